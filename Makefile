@@ -1,0 +1,39 @@
+# Two commands do everything on a fresh machine with Python: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo test lint types unit docs format clean
+.DEFAULT_GOAL := demo
+
+demo: $(INSTALLED)  ## train four layers and print the formulas they learned
+	$(BIN)/python examples/learn_operations.py
+
+test: lint types unit  ## everything that continuous integration checks
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy --strict src/nalm
+
+unit: $(INSTALLED)
+	$(BIN)/pytest --cov --cov-report=term --cov-fail-under=95
+
+docs: $(INSTALLED)  ## write the generated parts of docs/
+	$(BIN)/python docs/generate.py
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .coverage
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip -c constraints.txt
+	$(BIN)/pip install --quiet --editable '.[dev]' -c constraints.txt
+	touch $@

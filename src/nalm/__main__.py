@@ -1,0 +1,5 @@
+"""Run the command line with ``python -m nalm``."""
+
+from nalm.cli import main
+
+main()

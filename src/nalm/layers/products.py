@@ -1,0 +1,151 @@
+"""Products over many factors, in blocks of outputs and with exact gradients at zero factors.
+
+A layer that multiplies writes ``y_o = prod_i f(x_i, w_oi)``. Written naively it builds a tensor of shape (batch, out, in),
+forward and again backward, and the usual gradient ``y / f`` is wrong where a factor is zero. Here factors are multiplied
+pair by pair (a tree of halves), so the gradient of each factor is the product of all the others, without a division; and
+above `BLOCK` elements the outputs are taken a block at a time, with the factors computed anew in the backward pass.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["affine_product", "pairwise_product", "power_product"]
+
+BLOCK = 1 << 20
+"""Largest number of factors held at once, unless one output alone needs more."""
+
+
+def pairwise_product(factors: Tensor) -> Tensor:
+    """Product over the last dimension, multiplying halves: (..., n) -> (...).
+
+    The gradient with respect to a factor is the product of the others, also where factors are zero.
+    """
+    return _tree(factors)[-1].squeeze(-1)
+
+
+def affine_product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Multiply affine functions of each input: ``y_o = prod_i (w_oi x_i + b_oi)``.
+
+    Shapes: x (..., in), weight and bias (out, in), result (..., out).
+    """
+    if x.numel() * weight.shape[0] <= BLOCK:
+        return pairwise_product(_affine(x, weight, bias))
+    return _over_rows(_AffineProduct.apply, x, weight, bias)
+
+
+def power_product(x: Tensor, exponent: Tensor, amount: Tensor) -> Tensor:
+    """Multiply signed powers, each mixed with one: ``y_o = prod_i (a_oi sign(x_i) |x_i|^w_oi + 1 - a_oi)``.
+
+    The gradient is not finite where an input is zero and its exponent is below one.
+
+    Shapes: x (..., in), exponent w and amount a (out, in), result (..., out).
+    """
+    if x.numel() * exponent.shape[0] <= BLOCK:
+        return pairwise_product(_signed_power(x, exponent) * amount + (1 - amount))
+    return _over_rows(_PowerProduct.apply, x, exponent, amount)
+
+
+def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return torch.addcmul(bias, x.unsqueeze(-2), weight)
+
+
+def _signed_power(x: Tensor, exponent: Tensor) -> Tensor:
+    return x.sign().unsqueeze(-2) * x.abs().unsqueeze(-2).pow(exponent)
+
+
+def _tree(factors: Tensor) -> list[Tensor]:
+    """Every level of the product tree, from all factors to the one product: last dimension n, ceil(n / 2), ..., 1."""
+    levels = [factors]
+    while (size := levels[-1].shape[-1]) > 1:
+        level, half = levels[-1], size // 2
+        pairs = level[..., :half] * level[..., half : 2 * half]
+        levels.append(torch.cat([pairs, level[..., 2 * half :]], -1) if size % 2 else pairs)
+    return levels
+
+
+def _others(levels: list[Tensor], grad: Tensor) -> Tensor:
+    """Walk the tree back: for each factor, `grad` (..., 1) times the product of all other factors."""
+    for level in reversed(levels[:-1]):
+        half = level.shape[-1] // 2
+        pair = grad[..., :half]
+        parts = [pair * level[..., half : 2 * half], pair * level[..., :half], grad[..., half:]]
+        grad = torch.cat(parts if level.shape[-1] % 2 else parts[:2], -1)
+    return grad
+
+
+def _blocks(x: Tensor, out_features: int) -> list[slice]:
+    step = max(1, BLOCK // max(1, x.numel()))
+    return [slice(start, start + step) for start in range(0, out_features, step)]
+
+
+def _over_rows(product: Callable[..., Any], x: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Apply a product written for x (rows, in) to x with any leading dimensions."""
+    y: Tensor = product(x.reshape(-1, x.shape[-1]), first, second)
+    return y.reshape(*x.shape[:-1], first.shape[0])
+
+
+class _AffineProduct(torch.autograd.Function):
+    """`affine_product` for x (rows, in), a block of outputs at a time."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        blocks = _blocks(x, weight.shape[0])
+        return torch.cat([pairwise_product(_affine(x, weight[b], bias[b])) for b in blocks], -1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, weight, bias = ctx.saved_tensors
+        grad_x, grad_weight, grad_bias = torch.zeros_like(x), [], []
+        for b in _blocks(x, weight.shape[0]):
+            others = _others(_tree(_affine(x, weight[b], bias[b])), grad[:, b].unsqueeze(-1))
+            grad_x = grad_x + (others * weight[b]).sum(-2)
+            grad_weight.append((others * x.unsqueeze(-2)).sum(0))
+            grad_bias.append(others.sum(0))
+        return grad_x, torch.cat(grad_weight), torch.cat(grad_bias)
+
+
+class _PowerProduct(torch.autograd.Function):
+    """`power_product` for x (rows, in), a block of outputs at a time."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, exponent: Tensor, amount: Tensor) -> Tensor:
+        blocks = _blocks(x, exponent.shape[0])
+        return torch.cat(
+            [pairwise_product(_signed_power(x, exponent[b]) * amount[b] + (1 - amount[b])) for b in blocks], -1
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, exponent, amount = ctx.saved_tensors
+        magnitude, sign = x.abs().unsqueeze(-2), x.sign().unsqueeze(-2)
+        log = magnitude.log()
+        grad_x, grad_exponent, grad_amount = torch.zeros_like(x), [], []
+        for b in _blocks(x, exponent.shape[0]):
+            w, a = exponent[b], amount[b]
+            power = _signed_power(x, w)
+            others = _others(_tree(power * a + (1 - a)), grad[:, b].unsqueeze(-1))
+            slope = w * magnitude.pow(w - 1) * sign * sign
+            growth = torch.where((magnitude == 0) & (w >= 0), 0, power * log)
+            grad_x = grad_x + (others * a * slope).sum(-2)
+            grad_exponent.append((others * a * growth).sum(0))
+            grad_amount.append((others * (power - 1)).sum(0))
+        return grad_x, torch.cat(grad_exponent), torch.cat(grad_amount)
