@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from nalm import layers as layers
+    from nalm import symbolic as symbolic
     from nalm import training as training
     from nalm.layers import GNALU as GNALU
     from nalm.layers import NALU as NALU
@@ -63,12 +65,14 @@ _HOME = {
     "readout": "nalm.symbolic",
 }
 
-__all__ = [*_HOME, "__version__", "training"]  # noqa: PLE0604
+_SUBMODULES = ("layers", "symbolic", "training")
+
+__all__ = [*_HOME, *_SUBMODULES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "training":
-        return import_module("nalm.training")
+    if name in _SUBMODULES:
+        return import_module(f"nalm.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'nalm' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)

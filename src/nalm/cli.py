@@ -6,7 +6,6 @@ import json
 import sys
 from typing import Annotated
 
-import click
 import typer
 
 from nalm import __version__
@@ -14,13 +13,15 @@ from nalm import __version__
 app = typer.Typer(
     name="nalm",
     help="Neural Arithmetic Logic Modules: layers that learn exact arithmetic.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-listing = typer.Typer(help="Show what there is.", no_args_is_help=True, rich_markup_mode=None)
+listing = typer.Typer(help="Show what there is.", rich_markup_mode=None)
 app.add_typer(listing, name="list")
+
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""What Typer raises for bad usage; it gives the class no public name."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
@@ -74,10 +75,12 @@ def list_modules(as_json: Json = False) -> None:
 def main() -> None:
     """Run the command; bad usage ends with one line and exit status 2."""
     try:
-        sys.exit(app(standalone_mode=False) or 0)
-    except click.UsageError as error:
-        sys.stderr.write(f"nalm: {error.format_message()}\n")
-        sys.exit(2)
-    except click.Abort:
+        status = app(standalone_mode=False)
+    except UsageError as error:
+        message = getattr(error, "format_message", error.__str__)()
+        sys.stderr.write(f"nalm: {' '.join(message.split())} (nalm --help shows what there is)\n")
+        status = 2
+    except typer.Abort:
         sys.stderr.write("nalm: stopped\n")
-        sys.exit(130)
+        status = 130
+    sys.exit(status or 0)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import sympy as sp
 import torch
+from sympy.logic.boolalg import BooleanFunction
 from torch import Tensor, nn
 
 from nalm import layers
@@ -83,7 +84,8 @@ def readout(
     if tolerance < 0:
         raise ValueError(f"tolerance must not be negative, got {tolerance}")
     in_features = _in_features(model)
-    symbols = _symbols(names, in_features)
+    boolean = any(unit.domain == "boolean" for unit in units(model))
+    symbols = _symbols(names, in_features, real=None if boolean else True)
     exact = copy.deepcopy(model).double().eval()
     rows = _sample_inputs(exact, in_features) if inputs is None else inputs.detach().double()
     if rows.ndim != 2 or rows.shape[1] != in_features:
@@ -430,12 +432,12 @@ def _in_features(model: nn.Module) -> int:
     return sized.in_features
 
 
-def _symbols(names: Sequence[str | sp.Symbol] | None, count: int) -> tuple[sp.Symbol, ...]:
+def _symbols(names: Sequence[str | sp.Symbol] | None, count: int, real: bool | None) -> tuple[sp.Symbol, ...]:
     if names is None:
         names = [f"x{i + 1}" for i in range(count)]
     if isinstance(names, str) or len(names) != count or len(set(map(str, names))) != count:
         raise ValueError(f"names must be {count} different names, one an input, got {names!r}")
-    return tuple(name if isinstance(name, sp.Symbol) else sp.Symbol(name, real=True) for name in names)
+    return tuple(name if isinstance(name, sp.Symbol) else sp.Symbol(name, real=real) for name in names)
 
 
 def _sample_inputs(model: nn.Module, in_features: int) -> Tensor:
@@ -454,9 +456,8 @@ def _sample_inputs(model: nn.Module, in_features: int) -> Tensor:
 
 def _residual(expressions: Sequence[Basic], symbols: Sequence[sp.Symbol], rows: Tensor, outputs: Tensor) -> float:
     evaluate = sp.lambdify(symbols, list(expressions), "numpy")
-    arguments = rows.numpy().T
-    if any(getattr(expression, "is_Boolean", False) for expression in expressions):
-        arguments = arguments.astype(bool) if not any(e.atoms(sp.core.relational.Relational) for e in expressions) else arguments
+    logical = any(isinstance(part, BooleanFunction) for e in expressions for part in sp.preorder_traversal(e))
+    arguments = rows.numpy().T.astype(bool) if logical else rows.numpy().T
     with np.errstate(all="ignore"):
         shown = np.stack([np.broadcast_to(np.asarray(v, dtype=float), len(rows)) for v in evaluate(*arguments)], -1)
         actual = outputs.reshape(len(rows), -1).numpy()
@@ -466,8 +467,11 @@ def _residual(expressions: Sequence[Basic], symbols: Sequence[sp.Symbol], rows: 
 
 
 def _tidy(expression: Any) -> Any:
-    """Gather signs and common factors of a formula without decimals: -c*(-a - b) becomes c*(a + b)."""
-    return sp.factor_terms(expression) if isinstance(expression, sp.Expr) and not expression.atoms(sp.Float) else expression
+    """Gather signs and common factors of a formula without decimals, and push negations of a rule to its inputs."""
+    if isinstance(expression, BooleanFunction):
+        return sp.to_nnf(expression, simplify=False)
+    decimals = not isinstance(expression, sp.Expr) or expression.atoms(sp.Float)
+    return expression if decimals else sp.factor_terms(expression)
 
 
 def _shortened(expression: Expr) -> Expr:

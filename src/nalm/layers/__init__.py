@@ -16,8 +16,8 @@ from nalm.layers.multiplicative import (
     log_product,
     nmu,
     sNMU,
-    sNMUBatch,
     snmu,
+    sNMUBatch,
     stgNMU,
 )
 from nalm.layers.power import NPU, NaiveNPU, RealNPU, npu, real_npu

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from nalm.layers.base import (
@@ -22,6 +21,7 @@ from nalm.layers.base import (
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
 __all__ = ["NAU", "NACAdd", "iNAC", "nac_add", "nau"]
 

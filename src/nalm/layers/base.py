@@ -182,7 +182,9 @@ def sparsity_error(model: nn.Module) -> Tensor:
 def _units_of(model: nn.Module) -> list[Unit]:
     found = list(units(model))
     if not found:
-        raise ValueError(f"{type(model).__name__} holds no nalm layer; create one with nalm.create or use a class such as nalm.NAU")
+        raise ValueError(
+            f"{type(model).__name__} holds no nalm layer; create one with nalm.create or use a class such as nalm.NAU"
+        )
     return found
 
 
@@ -280,9 +282,12 @@ def reset_inalu_(unit: NACUnit, generator: torch.Generator | None) -> None:
     nn.init.normal_(unit.m_hat, 0.5, 0.2, generator=generator)
 
 
-def solve_nac_(unit: NACUnit, operands: tuple[int, ...], values: tuple[float, ...]) -> None:
-    """Saturate raw NAC weights so that each effective weight is `values` at `operands` and zero elsewhere."""
-    raw = [SATURATED * v if abs(v) == 1 else math.atanh(v) for v in values]
+def solve_nac_(unit: NACUnit, operands: tuple[int, ...], values: tuple[float, ...], log_base: float = 1.0) -> None:
+    """Saturate raw NAC weights so that each effective weight is `values` at `operands` and zero elsewhere.
+
+    `log_base` is the logarithm of the base of tanh and sigmoid.
+    """
+    raw = [SATURATED * v if abs(v) == 1 else math.atanh(v) / log_base for v in values]
     fill_row_(unit.w_hat, operands, raw, SATURATED)
     fill_row_(unit.m_hat, operands, [SATURATED] * len(operands), -SATURATED)
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Linear", "ProductFC", "Quadratic", "ReLU6MLP", "ReLUMLP", "quadratic"]
 
 
-def quadratic(x: Tensor, first: Tensor, first_bias: Tensor, second: Tensor, second_bias: Tensor, square: Tensor, bias: Tensor) -> Tensor:
+def quadratic(
+    x: Tensor, first: Tensor, first_bias: Tensor, second: Tensor, second_bias: Tensor, square: Tensor, bias: Tensor
+) -> Tensor:
     """Product of two linear layers plus a linear layer of squares: ``(A x + a) (B x + b) + C x^2 + c``."""
     return F.linear(x, first, first_bias) * F.linear(x, second, second_bias) + F.linear(x.square(), square, bias)
 

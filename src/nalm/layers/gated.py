@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -57,6 +58,7 @@ class _SharedNALU(NACUnit):
 
     operations = ("add", "sub", "mul", "div", "reciprocal", "sqrt", "identity")
     domain = "positive"
+    log_base: ClassVar[float] = 1.0
 
     def __init__(
         self, in_features: int, out_features: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
@@ -78,7 +80,7 @@ class _SharedNALU(NACUnit):
 
     def _express(self, operation: str, operands: tuple[int, ...]) -> None:
         additive = operation in COEFFICIENTS
-        solve_nac_(self, operands, COEFFICIENTS[operation] if additive else EXPONENTS[operation])
+        solve_nac_(self, operands, COEFFICIENTS[operation] if additive else EXPONENTS[operation], self.log_base)
         _set_input_gate_(self.gate_weight, operands, additive)
 
 
@@ -120,8 +122,10 @@ class GNALU(_SharedNALU):
 
     Shapes: x (..., in_features) -> (..., out_features); `w_hat`, `m_hat`, `gate_weight` (out_features, in_features).
 
-    Reference: Rana et al., CalcNet, 2019; Mistry, thesis 2023, chapter 2.
+    Reference: Rana et al., Exploring Numerical Calculations with CalcNet, ICTAI 2019; Mistry, thesis 2023, chapter 2.
     """
+
+    log_base = LOG_GOLDEN_RATIO
 
     def effective_weights(self) -> dict[str, Tensor]:
         """`weight` of both paths and `gate_weight` (in units of a base-e sigmoid)."""

@@ -158,7 +158,7 @@ class NACMulSigmoid(Unit):
 class FactorUnit(BoxUnit):
     """A unit whose weights, between 0 and 1, say which inputs are factors."""
 
-    operations = ("mul", "identity")
+    operations: tuple[str, ...] = ("mul", "identity")
     legal_values = {"weight": (0, 1)}
     low = 0.0
 
@@ -392,7 +392,7 @@ class stgNMU(Unit):  # noqa: N801
     def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
         """(..., in_features) -> (..., out_features); in training `noise`, standard normal, replaces the layer's own draw."""
         self.check_input(x)
-        gate = self.mu
+        gate: Tensor = self.mu
         if self.training:
             gate = gate + self.sigma * (self.sample_noise(x) if noise is None else noise)
         return nmu(x, gate.clamp(0, 1))

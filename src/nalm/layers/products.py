@@ -91,61 +91,80 @@ def _over_rows(product: Callable[..., Any], x: Tensor, first: Tensor, second: Te
     return y.reshape(*x.shape[:-1], first.shape[0])
 
 
-class _AffineProduct(torch.autograd.Function):
-    """`affine_product` for x (rows, in), a block of outputs at a time."""
+def _one_by_one(product: Any, info: Any, in_dims: tuple[int | None, ...], tensors: tuple[Tensor, ...]) -> tuple[Tensor, int]:
+    """Rule for `torch.func.vmap`: products large enough for blocks are taken one after the other."""
+    results = []
+    for k in range(info.batch_size):
+        part = [t if dim is None else t.select(dim, k) for t, dim in zip(tensors, in_dims, strict=True)]
+        results.append(product.apply(*part))
+    return torch.stack(results), 0
 
-    generate_vmap_rule = True
+
+class _AffineProduct(torch.autograd.Function):
+    """`affine_product` for x (rows, in), a block of outputs at a time.
+
+    Results are written into tensors made beforehand: small results kept between large temporary ones would leave holes in
+    the heap and cost the memory that the blocks save.
+    """
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        blocks = _blocks(x, weight.shape[0])
-        return torch.cat([pairwise_product(_affine(x, weight[b], bias[b])) for b in blocks], -1)
+        y = x.new_empty(x.shape[0], weight.shape[0])
+        for b in _blocks(x, weight.shape[0]):
+            y[:, b] = pairwise_product(_affine(x, weight[b], bias[b]))
+        return y
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         ctx.save_for_backward(*inputs)
 
     @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *tensors: Tensor) -> tuple[Tensor, int]:
+        return _one_by_one(_AffineProduct, info, in_dims, tensors)
+
+    @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, weight, bias = ctx.saved_tensors
-        grad_x, grad_weight, grad_bias = torch.zeros_like(x), [], []
+        grad_x, grad_weight, grad_bias = torch.zeros_like(x), torch.empty_like(weight), torch.empty_like(bias)
         for b in _blocks(x, weight.shape[0]):
             others = _others(_tree(_affine(x, weight[b], bias[b])), grad[:, b].unsqueeze(-1))
-            grad_x = grad_x + (others * weight[b]).sum(-2)
-            grad_weight.append((others * x.unsqueeze(-2)).sum(0))
-            grad_bias.append(others.sum(0))
-        return grad_x, torch.cat(grad_weight), torch.cat(grad_bias)
+            grad_x += (others * weight[b]).sum(-2)
+            grad_weight[b] = (others * x.unsqueeze(-2)).sum(0)
+            grad_bias[b] = others.sum(0)
+        return grad_x, grad_weight, grad_bias
 
 
 class _PowerProduct(torch.autograd.Function):
     """`power_product` for x (rows, in), a block of outputs at a time."""
 
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(x: Tensor, exponent: Tensor, amount: Tensor) -> Tensor:
-        blocks = _blocks(x, exponent.shape[0])
-        return torch.cat(
-            [pairwise_product(_signed_power(x, exponent[b]) * amount[b] + (1 - amount[b])) for b in blocks], -1
-        )
+        y = x.new_empty(x.shape[0], exponent.shape[0])
+        for b in _blocks(x, exponent.shape[0]):
+            y[:, b] = pairwise_product(_signed_power(x, exponent[b]) * amount[b] + (1 - amount[b]))
+        return y
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *tensors: Tensor) -> tuple[Tensor, int]:
+        return _one_by_one(_PowerProduct, info, in_dims, tensors)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, exponent, amount = ctx.saved_tensors
         magnitude, sign = x.abs().unsqueeze(-2), x.sign().unsqueeze(-2)
         log = magnitude.log()
-        grad_x, grad_exponent, grad_amount = torch.zeros_like(x), [], []
+        grad_x, grad_exponent, grad_amount = torch.zeros_like(x), torch.empty_like(exponent), torch.empty_like(amount)
         for b in _blocks(x, exponent.shape[0]):
             w, a = exponent[b], amount[b]
             power = _signed_power(x, w)
             others = _others(_tree(power * a + (1 - a)), grad[:, b].unsqueeze(-1))
             slope = w * magnitude.pow(w - 1) * sign * sign
             growth = torch.where((magnitude == 0) & (w >= 0), 0, power * log)
-            grad_x = grad_x + (others * a * slope).sum(-2)
-            grad_exponent.append((others * a * growth).sum(0))
-            grad_amount.append((others * (power - 1)).sum(0))
-        return grad_x, torch.cat(grad_exponent), torch.cat(grad_amount)
+            grad_x += (others * a * slope).sum(-2)
+            grad_exponent[b] = (others * a * growth).sum(0)
+            grad_amount[b] = (others * (power - 1)).sum(0)
+        return grad_x, grad_exponent, grad_amount

@@ -1,0 +1,52 @@
+"""What several test files share: the papers' ranges and the operations as plain functions."""
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+EXTRAPOLATION_RANGES = {
+    "U[-40,-20)": [(-40, -20)],
+    "U[-6,-2)": [(-6, -2)],
+    "U[-6.1,-1.2)": [(-6.1, -1.2)],
+    "U[-2,-0.2)": [(-2, -0.2)],
+    "U[-6,-2)|U[2,6)": [(-6, -2), (2, 6)],
+    "U[0.2,2)": [(0.2, 2)],
+    "U[2,6)": [(2, 6)],
+    "U[1.2,6)": [(1.2, 6)],
+    "U[20,40)": [(20, 40)],
+}
+"""The nine test ranges of the single-module task."""
+
+OPERATIONS = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "reciprocal": lambda a, b: 1 / a,
+    "square": lambda a, b: a * a,
+    "sqrt": lambda a, b: a.sqrt(),
+    "identity": lambda a, b: a,
+    "and": lambda a, b: a * b,
+    "or": torch.maximum,
+    "not": lambda a, b: 1 - a,
+    "lt": lambda a, b: (a < b).to(a.dtype),
+    "le": lambda a, b: (a <= b).to(a.dtype),
+    "gt": lambda a, b: (a > b).to(a.dtype),
+    "ge": lambda a, b: (a >= b).to(a.dtype),
+    "eq": lambda a, b: (a == b).to(a.dtype),
+    "ne": lambda a, b: (a != b).to(a.dtype),
+}
+
+
+def draw(parts, shape, generator):
+    """Uniform numbers, each from one of the intervals, in float64."""
+    choice = torch.randint(len(parts), shape, generator=generator)
+    low = torch.tensor([float(a) for a, _ in parts], dtype=torch.float64)[choice]
+    high = torch.tensor([float(b) for _, b in parts], dtype=torch.float64)[choice]
+    return low + (high - low) * torch.rand(shape, generator=generator, dtype=torch.float64)
+
+
+@pytest.fixture
+def generator():
+    return torch.Generator().manual_seed(20200131)
