@@ -334,3 +334,16 @@ def test_documentation(name):
     for option in special:
         assert f"{option}:" in text, f"option {option} is not documented"
     assert "=" in repr(record.build(2, 1))
+
+
+def test_unknown_names_get_the_nearest_ones():
+    with pytest.raises(ValueError, match=r"unknown module 'nmuu'\. Did you mean nmu or .*\? Known: nac-add, "):
+        nalm.create("nmuu", 2, 1)
+    with pytest.raises(ValueError, match=r"unknown module 'zzzzzz'\. Known: "):
+        nalm.create("zzzzzz", 2, 1)
+
+
+def test_records_cannot_be_changed():
+    with pytest.raises(TypeError):
+        nalm.modules()["nmu"] = None
+    assert nalm.modules()["nmu"].name == "nmu"

@@ -286,3 +286,21 @@ def test_separate_sign_follows_rounded_weights():
     x = torch.tensor([[-2.0, -3.0]], dtype=D)
     magnitude = (0.6 * 2**0.6 + 0.4) * (0.4 * 3**0.4 + 0.6)
     assert layer(x).item() == pytest.approx(-magnitude)
+
+
+def test_stochastic_gates_have_noise_in_training_only():
+    layer = nalm.stgNMU(3, 2, dtype=D)
+    layer.mu.data = torch.tensor([[0.2, 1.3, -0.4], [0.9, 0.5, 0.1]], dtype=D)
+    x, noise = torch.randn(4, 3, dtype=D), torch.randn(2, 3, dtype=D)
+    torch.testing.assert_close(layer.train()(x, noise), nmu(x, (layer.mu + 0.5 * noise).clamp(0, 1)))
+    assert torch.equal(layer.eval()(x), nmu(x, layer.mu.clamp(0, 1)))
+    opened = torch.distributions.Normal(0, 0.5).cdf(layer.mu)
+    torch.testing.assert_close(layer.penalty(), opened.sum())
+
+
+def test_networks_count_weights_but_not_biases_as_sparsity_error():
+    layer = nalm.ReLUMLP(2, 1, hidden=(4,)).set_solution_("add")
+    layer.biases[0].data.fill_(0.4)
+    assert layer.sparsity_error() == 0
+    layer.weights[1].data[0, 3] = 0.3
+    assert layer.sparsity_error().item() == pytest.approx(0.3)
