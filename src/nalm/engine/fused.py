@@ -1,0 +1,586 @@
+"""The fused engine: one compiled loop trains one run from start to end; runs are spread over threads.
+
+Weights, optimiser state and batch of a run never leave the processor's cache, and no Python runs inside. A run's result depends
+on its own description and seed alone.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from nalm import sampling
+from nalm.engine import kernels, vector
+from nalm.engine.kernels import backward, forward, penalise, project, sparsity
+from nalm.engine.vector import SAFE, unowned
+from nalm.sampling import GRADIENT, NOISE, TEST, TRAIN, VALIDATION, fill_normal, fill_rows, fill_uniform, parse
+from nalm.specs import Recipe, Runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Job", "Work", "compile_kernel", "gradient", "kernel_of", "train"]
+
+VALIDATION_SEED, TEST_SEED = 43_953_907, 8_689_336
+"""All runs of a cell share these evaluation inputs, as in the published code."""
+
+OPERATIONS = ("add", "sub", "mul", "div", "reciprocal", "square", "sqrt", "identity")
+LOSSES = ("mse", "pcc", "mape", "pcc-mse")
+UNIFORM_NOISE, NORMAL_NOISE = 1, 2
+
+
+class _Plan(NamedTuple):
+    """A recipe as numbers, for compiled code."""
+
+    iterations: int
+    log_interval: int
+    adam: int
+    learning_rate: float
+    loss: int
+    loss_switch: int
+    penalty: float
+    gate_penalty: float
+    penalty_start: int
+    penalty_end: int
+    penalty_below: float
+    norm: int
+    norm_start: float
+    norm_factor: float
+    norm_steps: int
+    norm_every: int
+    clip_value: float
+    clip_norm: float
+    gradient_noise: float
+    project: int
+    reinitialise: int
+    noise: int
+
+
+def plan(recipe: Recipe, noise: int) -> _Plan:
+    """The numbers of a recipe; `noise` says what a stochastic module draws."""
+    decades = math.log10(recipe.norm_end / recipe.norm_start) if recipe.norm else 0.0
+    return _Plan(
+        iterations=recipe.iterations,
+        log_interval=recipe.log_interval,
+        adam=int(recipe.optimiser == "adam"),
+        learning_rate=recipe.learning_rate,
+        loss=LOSSES.index(recipe.loss),
+        loss_switch=recipe.loss_switch,
+        penalty=recipe.penalty,
+        gate_penalty=recipe.penalty if recipe.gate_penalty is None else recipe.gate_penalty,
+        penalty_start=recipe.penalty_start,
+        penalty_end=recipe.penalty_end,
+        penalty_below=math.nan if recipe.penalty_below is None else recipe.penalty_below,
+        norm=recipe.norm,
+        norm_start=recipe.norm_start,
+        norm_factor=10.0 if decades > 0 else 0.1,
+        norm_steps=math.ceil(abs(decades) - 1e-9),
+        norm_every=recipe.norm_every,
+        clip_value=recipe.clip_value,
+        clip_norm=recipe.clip_norm,
+        gradient_noise=recipe.gradient_noise,
+        project=int(recipe.project),
+        reinitialise=int(recipe.reinitialise),
+        noise=noise,
+    )
+
+
+@njit(**SAFE)
+def targets(operation: Any, a: Any, b: Any, out: Any) -> None:
+    """The true results of an operation; `OPERATIONS` says which number is which."""
+    one = out.dtype.type(1)
+    if operation == 0:
+        for k in range(out.size):
+            out[k] = a[k] + b[k]
+    elif operation == 1:
+        for k in range(out.size):
+            out[k] = a[k] - b[k]
+    elif operation == 2:
+        for k in range(out.size):
+            out[k] = a[k] * b[k]
+    elif operation == 3:
+        for k in range(out.size):
+            out[k] = a[k] / b[k]
+    elif operation == 4:
+        for k in range(out.size):
+            out[k] = one / a[k]
+    elif operation == 5:
+        for k in range(out.size):
+            out[k] = a[k] * a[k]
+    elif operation == 6:
+        for k in range(out.size):
+            out[k] = np.sqrt(a[k])
+    else:
+        for k in range(out.size):
+            out[k] = a[k]
+
+
+@njit(**kernels.SUMS)
+def _squared_error(y: Any, target: Any, rows: Any) -> Any:
+    total = y.dtype.type(0)
+    for b in range(rows):
+        total += (y[b] - target[b]) * (y[b] - target[b])
+    return total
+
+
+@njit(**SAFE)
+def _mse_pull(y: Any, target: Any, dy: Any) -> None:
+    factor = y.dtype.type(2) / y.dtype.type(y.size)
+    for b in range(y.size):
+        dy[b] = factor * (y[b] - target[b])
+
+
+@njit(**SAFE)
+def _mape_pull(y: Any, target: Any, dy: Any) -> None:
+    one, zero = y.dtype.type(1), y.dtype.type(0)
+    share = one / y.dtype.type(y.size)
+    for b in range(y.size):
+        ratio = (target[b] - y[b]) / target[b]
+        side = one if ratio > zero else (-one if ratio < zero else ratio)
+        dy[b] = -share * side / target[b]
+
+
+@njit(**kernels.SUMS)
+def _mean(y: Any) -> Any:
+    total = y.dtype.type(0)
+    for b in range(y.size):
+        total += y[b]
+    return total / y.dtype.type(y.size)
+
+
+@njit(**kernels.SUMS)
+def _pcc_pull(y: Any, target: Any, dy: Any) -> None:
+    """Gradient of one minus Pearson's coefficient with floors under both deviations."""
+    zero, rows = y.dtype.type(0), y.dtype.type(y.size)
+    epsilon = y.dtype.type(1.1920928955078125e-07)
+    y_mean, t_mean = _mean(y), _mean(target)
+    yy, tt, yt = zero, zero, zero
+    for b in range(y.size):
+        u, v = y[b] - y_mean, target[b] - t_mean
+        yy += u * u
+        tt += v * v
+        yt += u * v
+    floored = yy / rows < epsilon
+    sy = np.sqrt(max(yy / rows, epsilon))
+    st = np.sqrt(max(tt / rows, epsilon)) + epsilon
+    covariance = yt / rows
+    along = zero if floored else covariance / (sy * (sy + epsilon))
+    scale = y.dtype.type(-1) / (rows * (sy + epsilon) * st)
+    for b in range(y.size):
+        dy[b] = scale * ((target[b] - t_mean) - along * (y[b] - y_mean))
+
+
+@njit(**SAFE)
+def _adam(p: Any, g: Any, first: Any, second: Any, rate: Any, root: Any) -> None:
+    """One step of Adam; `rate` is the learning rate over the first bias correction, `root` that of the second's root."""
+    keep1, new1 = p.dtype.type(0.9), p.dtype.type(1 - 0.9)
+    keep2, new2 = p.dtype.type(0.999), p.dtype.type(1 - 0.999)
+    epsilon = p.dtype.type(1e-8)
+    for i in range(p.size):
+        first[i] = keep1 * first[i] + new1 * g[i]
+        second[i] = keep2 * second[i] + new2 * g[i] * g[i]
+        p[i] -= rate * first[i] / (np.sqrt(second[i]) / root + epsilon)
+
+
+@njit(**SAFE)
+def _norm_pull(p: Any, ends: Any, order: Any, strength: Any, g: Any) -> None:
+    """Gradient of strength times the sum over parameter tensors (which end at `ends`) of their norm."""
+    start = 0
+    for end in ends:
+        if order == 1:
+            for i in range(start, end):
+                g[i] += strength * (1 if p[i] > 0 else (-1 if p[i] < 0 else 0))
+        else:
+            squares = 0.0
+            for i in range(start, end):
+                squares += p[i] * p[i]
+            if squares > 0:
+                for i in range(start, end):
+                    g[i] += strength * p[i] / math.sqrt(squares)
+        start = end
+
+
+@njit(**SAFE)
+def _clip_gradient(g: Any, value: Any, norm: Any) -> None:
+    if value > 0:
+        for i in range(g.size):
+            g[i] = min(max(g[i], -value), value)
+    if norm > 0:
+        squares = 0.0
+        for i in range(g.size):
+            squares += g[i] * g[i]
+        factor = norm / (math.sqrt(squares) + 1e-6)
+        if factor < 1:
+            for i in range(g.size):
+                g[i] *= factor
+
+
+@njit(**SAFE)
+def _loss_pull(kind: Any, switch: Any, step: Any, y: Any, target: Any, dy: Any) -> None:
+    if kind == 2:
+        _mape_pull(y, target, dy)
+    elif kind == 1 or (kind == 3 and step < switch):
+        _pcc_pull(y, target, dy)
+    else:
+        _mse_pull(y, target, dy)
+
+
+@njit(**SAFE)
+def _evaluate(kernel: Any, p: Any, inputs: Any, operation: Any, offset: Any, x: Any, noise: Any, t: Any, w: Any, y: Any, target: Any) -> Any:
+    """Mean squared error in eval mode over `inputs` (columns, rows), taken in blocks of the width of x."""
+    rows, width = inputs.shape[1], x.shape[1]
+    total = 0.0
+    for start in range(0, rows, width):
+        valid = min(width, rows - start)
+        for i in range(x.shape[0]):
+            for b in range(valid):
+                x[i, b] = inputs[i, start + b]
+            for b in range(valid, width):
+                x[i, b] = inputs[i, start]
+        forward(kernel, p, x, noise, False, t, w, y)
+        targets(operation, x[offset], x[min(offset + 1, x.shape[0] - 1)], target)
+        total += _squared_error(y, target, valid)
+    return total / rows
+
+
+@njit(**SAFE)
+def _finite(p: Any) -> Any:
+    for i in range(p.size):
+        if not abs(p[i]) < np.inf:
+            return False
+    return True
+
+
+@njit(**SAFE)
+def _stuck(values: Any, counts: Any, groups: Any, total: Any) -> Any:
+    """iNALU's rule on a history kept as (value, how often): the mean of its first half is at most mean plus standard
+    deviation of its second half, and the mean of the second half is above one."""
+    half = total // 2
+    seen, before, after, squares = 0, 0.0, 0.0, 0.0
+    for k in range(groups):
+        first = min(max(half - seen, 0), counts[k])
+        second = counts[k] - first
+        seen += counts[k]
+        before += values[k] * first if first > 0 else 0.0
+        after += values[k] * second if second > 0 else 0.0
+    mean = after / (total - half)
+    seen = 0
+    for k in range(groups):
+        first = min(max(half - seen, 0), counts[k])
+        second = counts[k] - first
+        seen += counts[k]
+        squares += (values[k] - mean) ** 2 * second if second > 0 else 0.0
+    return before / half <= mean + math.sqrt(squares / (total - half)) and mean > 1.0
+
+
+class Work(NamedTuple):
+    """Scratch of one run: batch, noise, targets, outputs, and what kernels keep between forward and backward."""
+
+    x: NDArray[Any]
+    noise: NDArray[Any]
+    target: NDArray[Any]
+    y: NDArray[Any]
+    dy: NDArray[Any]
+    t: NDArray[Any]
+    w: NDArray[Any]
+    g: NDArray[Any]
+
+    @staticmethod
+    def make(inputs: int, parameters: int, rows: int, dtype: Any) -> Work:
+        """Empty arrays for a batch of `rows`."""
+        return Work(
+            x=np.zeros((inputs, rows), dtype),
+            noise=np.zeros((inputs, rows), dtype),
+            target=np.zeros(rows, dtype),
+            y=np.zeros(rows, dtype),
+            dy=np.zeros(rows, dtype),
+            t=np.zeros((6 * inputs + 8, rows), dtype),
+            w=np.zeros((9, 2 * inputs), dtype),
+            g=np.zeros(parameters, dtype),
+        )
+
+
+@cache
+def _revision() -> int:
+    """A number that changes with the sources that the compiled loop is made of, and with it the key of Numba's cache."""
+    sources = [Path(str(module.__file__)) for module in (sampling, vector, kernels)]
+    return zlib.crc32(b"".join(path.read_bytes() for path in sources))
+
+
+@cache
+def _trainer() -> Any:
+    """The compiled training loop, one specialisation per kernel and precision; built when it is first needed."""
+    revision = _revision()
+
+    @njit(**SAFE, cache=True)
+    def train(
+        kernel: Any,
+        plan: Any,
+        code: Any,
+        seed: Any,
+        operation: Any,
+        offset: Any,
+        starts: Any,
+        ends: Any,
+        validation_inputs: Any,
+        test_inputs: Any,
+        work: Any,
+        p: Any,
+        first: Any,
+        second: Any,
+        validation: Any,
+        test: Any,
+        sparse: Any,
+        stop: Any,
+    ) -> Any:
+        """Train one run; writes a row of errors at every log interval; gives the number of rows (negative if it diverged)."""
+        key = revision  # noqa: F841  (part of the key of the cache)
+        x, noise, target, y = unowned(work.x), unowned(work.noise), unowned(work.target), unowned(work.y)
+        dy, t, w, g = unowned(work.dy), unowned(work.t), unowned(work.w), unowned(work.g)
+        p = unowned(p)
+        one = p.dtype.type(1)
+        last_error, start_index, row = np.inf, 0, 0
+        values, counts = np.empty(validation.size + 1), np.zeros(validation.size + 1, np.int64)
+        groups, total = 0, 0
+        for i in range(p.size):
+            p[i] = starts[0, i]
+            first[i] = 0
+            second[i] = 0
+        decay1, decay2 = 1.0, 1.0
+        for step in range(plan.iterations + 1):
+            if step % plan.log_interval == 0:
+                if not _finite(p):
+                    return -row
+                last_error = _evaluate(kernel, p, validation_inputs, operation, offset, x, noise, t, w, y, target)
+                validation[row] = last_error
+                test[row] = _evaluate(kernel, p, test_inputs, operation, offset, x, noise, t, w, y, target)
+                sparse[row] = sparsity(kernel, p)
+                row += 1
+                values[groups] = last_error
+                counts[groups] = 0
+                groups += 1
+                if stop[0]:
+                    return row
+            fill_rows(code, seed, TRAIN, step, x)
+            targets(operation, x[offset], x[min(offset + 1, x.shape[0] - 1)], target)
+            if plan.noise == UNIFORM_NOISE:
+                fill_uniform(seed, NOISE, step, noise.reshape(noise.size))
+            elif plan.noise == NORMAL_NOISE:
+                fill_normal(seed, NOISE, step, noise[:, 0])
+            forward(kernel, p, x, noise, True, t, w, y)
+            _loss_pull(plan.loss, plan.loss_switch, step, y, target, dy)
+            for i in range(g.size):
+                g[i] = 0
+            backward(kernel, p, x, noise, True, t, w, y, dy, g)
+            if plan.penalty > 0 or plan.gate_penalty > 0:
+                if plan.penalty_below == plan.penalty_below:
+                    share = 1.0 if last_error < plan.penalty_below and step > plan.penalty_start else 0.0
+                else:
+                    share = (step - plan.penalty_start) / (plan.penalty_end - plan.penalty_start)
+                    share = min(max(share, 0.0), 1.0)
+                if share > 0:
+                    penalise(kernel, p, plan.penalty * share, plan.gate_penalty * share, g)
+            if plan.norm > 0:
+                factors = min(step // plan.norm_every, plan.norm_steps)
+                _norm_pull(p, ends, plan.norm, plan.norm_start * plan.norm_factor**factors, g)
+            if plan.gradient_noise > 0:
+                fill_normal(seed, GRADIENT, step, w[0, : g.size] if g.size <= w.shape[1] else w.reshape(w.size)[: g.size])
+                deviation = math.sqrt(plan.gradient_noise / (1 + step) ** 0.55)
+                flat = w.reshape(w.size)
+                for i in range(g.size):
+                    g[i] += deviation * flat[i]
+            _clip_gradient(g, plan.clip_value, plan.clip_norm)
+            if plan.adam:
+                decay1 *= 0.9
+                decay2 *= 0.999
+                rate, root = plan.learning_rate / (1 - decay1), math.sqrt(1 - decay2)
+                _adam(p, g, first, second, p.dtype.type(rate), p.dtype.type(root))
+            else:
+                rate32 = one * p.dtype.type(plan.learning_rate)
+                for i in range(p.size):
+                    p[i] -= rate32 * g[i]
+            if plan.project:
+                project(kernel, p)
+            if plan.reinitialise:
+                counts[groups - 1] += 1
+                total += 1
+                if step > 0 and step % 10 == 0 and total > 5000 and _stuck(values, counts, groups, total):
+                    start_index = (start_index + 1) % starts.shape[0]
+                    for i in range(p.size):
+                        p[i] = starts[start_index, i]
+                    groups, total = 1, 0
+                    values[0] = last_error
+                    counts[0] = 0
+        return row if _finite(p) else -row
+
+    return train
+
+
+@njit(**SAFE)
+def gradient(kernel: Any, p: Any, training: Any, work: Any) -> None:
+    """Output of a kernel in work.y and gradient of its mean squared error to work.target in work.g, for tests."""
+    x, noise, target, y, dy, t, w, g = work
+    forward(kernel, p, x, noise, training, t, w, y)
+    _mse_pull(y, target, dy)
+    for i in range(g.size):
+        g[i] = 0
+    backward(kernel, p, x, noise, training, t, w, y, dy, g)
+
+
+KERNEL_OF: dict[str, Callable[[Any], Any]] = {
+    "NACAdd": lambda layer: kernels.NACAdd(),
+    "NACMul": lambda layer: kernels.NACMul(),
+    "NALU": lambda layer: kernels.NALU(1.0),
+    "GNALU": lambda layer: kernels.NALU(kernels.LOG_GOLDEN_RATIO),
+    "iNALU": lambda layer: kernels.INALU(),
+    "NAU": lambda layer: kernels.NAU(),
+    "NMU": lambda layer: kernels.NMU(),
+    "sNMU": lambda layer: kernels.SNMU(*layer.noise_range),
+    "sNMUBatch": lambda layer: kernels.SNMUBatch(),
+    "stgNMU": lambda layer: kernels.StgNMU(layer.sigma),
+    "NRU": lambda layer: kernels.NRU(0, layer.tanh_scale),
+    "NRUSepSign": lambda layer: kernels.NRU(1, layer.tanh_scale),
+    "NMRU": lambda layer: kernels.NMRU(1, 0),
+    "NMRUNoSign": lambda layer: kernels.NMRU(0, 0),
+    "NMRUGated": lambda layer: kernels.NMRU(1, 1),
+    "NPU": lambda layer: _npu(layer, complex_exponents=True),
+    "RealNPU": lambda layer: _npu(layer, complex_exponents=False),
+}
+"""How to make a kernel's options from a layer, by the name of the layer's class."""
+
+NOISE_OF = {"sNMU": UNIFORM_NOISE, "sNMUBatch": UNIFORM_NOISE, "stgNMU": NORMAL_NOISE}
+
+
+def _npu(layer: Any, complex_exponents: bool) -> Any:
+    return kernels.NPU(
+        complex=int(complex_exponents),
+        bounded=int(layer.bounded),
+        clip_gate=int(layer.clip_gate),
+        skip_zero_weight=int(layer.skip_zero_weight),
+        bounded_imaginary=int(getattr(layer, "bounded_imaginary", False)),
+        epsilon=layer.epsilon,
+    )
+
+
+def kernel_of(layer: Any) -> Any:
+    """The kernel that computes a layer; ValueError where there is none."""
+    name = type(layer).__name__
+    if name not in KERNEL_OF:
+        raise ValueError(f"the fused engine has no kernel for {name}; use the torch engine")
+    return KERNEL_OF[name](layer)
+
+
+@dataclass(frozen=True)
+class Job:
+    """The runs of one cell: data, and for each seed the offset of the operands and initial parameters."""
+
+    recipe: Recipe
+    operation: str
+    inputs: int
+    interpolation: str
+    extrapolation: str
+    seeds: Sequence[int]
+    offsets: Sequence[int]
+    starts: NDArray[Any]
+    """Initial parameters, shape (runs, attempts, parameters); later attempts are for re-initialisation."""
+
+
+def train(
+    layer: Any,
+    jobs: Sequence[Job],
+    *,
+    threads: int | None = None,
+    precision: str = "float32",
+    on_run: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[int, Runs, float]]:
+    """Train all runs of all jobs, which share a layer (for its kernel); yield (job, runs, seconds) as jobs are completed.
+
+    `seconds` is the time spent in the runs of a job, added over threads. `on_run` is called after each run. When the caller
+    stops listening, runs in flight end at their next log step and nothing of them is kept.
+    """
+    kernel, dtype = kernel_of(layer), np.dtype(precision)
+    ends = np.cumsum([p.numel() for p in layer.parameters()])
+    noise = NOISE_OF.get(type(layer).__name__, 0)
+    loop, stop = _trainer(), np.zeros(1, np.int64)
+
+    def run(job: Job, index: int) -> tuple[Any, ...]:
+        began = time.perf_counter()
+        recipe = job.recipe
+        rows, parameters = len(recipe.steps), job.starts.shape[-1]
+        p, first, second = (np.zeros(parameters, dtype) for _ in range(3))
+        curves = np.full((3, rows), np.nan)
+        logged = loop(
+            kernel,
+            plan(recipe, noise),
+            parse(job.interpolation).encode(),
+            job.seeds[index],
+            OPERATIONS.index(job.operation),
+            job.offsets[index],
+            job.starts[index].astype(dtype),
+            ends,
+            evaluation_inputs(job.interpolation, job.inputs, recipe.evaluation_rows, VALIDATION, dtype),
+            evaluation_inputs(job.extrapolation, job.inputs, recipe.evaluation_rows, TEST, dtype),
+            Work.make(job.inputs, parameters, recipe.batch, dtype),
+            p,
+            first,
+            second,
+            *curves,
+            stop,
+        )
+        on_run()
+        return curves, p, "ok" if logged > 0 else "diverged", time.perf_counter() - began
+
+    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+        pending = [[pool.submit(run, job, index) for index in range(len(job.seeds))] for job in jobs]
+        try:
+            for number, (job, futures) in enumerate(zip(jobs, pending, strict=True)):
+                curves, weights, status, seconds = zip(*[future.result() for future in futures], strict=True)
+                errors = np.stack(curves)
+                yield (
+                    number,
+                    Runs(
+                        seeds=np.asarray(job.seeds, np.int64),
+                        steps=job.recipe.steps,
+                        validation=errors[:, 0],
+                        test=errors[:, 1],
+                        sparsity=errors[:, 2],
+                        weights=np.stack(weights).astype(np.float64),
+                        status=list(status),
+                        messages=[""] * len(status),
+                    ),
+                    sum(seconds),
+                )
+        finally:
+            stop[0] = 1
+            pool.shutdown(cancel_futures=True)
+
+
+@lru_cache(maxsize=64)
+def evaluation_inputs(distribution: str, inputs: int, rows: int, purpose: int, dtype: Any) -> NDArray[Any]:
+    """Validation or test inputs, shape (inputs, rows): the same for every run."""
+    out = np.empty((inputs, rows), dtype)
+    seed = VALIDATION_SEED if purpose == VALIDATION else TEST_SEED
+    fill_rows(parse(distribution).encode(), seed, purpose, 0, out)
+    return out
+
+
+def compile_kernel(layer: Any, precision: str = "float32") -> float:
+    """Compile the loop for a layer's kernel, or load it from the cache, and give the seconds it took."""
+    began = time.perf_counter()
+    recipe = Recipe(iterations=0, batch=2, evaluation_rows=2)
+    parameters = sum(p.numel() for p in layer.parameters())
+    job = Job(recipe, "identity", layer.in_features, "U[1,2)", "U[1,2)", [0], [0], np.zeros((1, 1, parameters)))
+    list(train(layer, [job], threads=1, precision=precision))
+    return time.perf_counter() - began

@@ -1,0 +1,250 @@
+"""Elementary functions over arrays, written so that LLVM vectorises them: exp, log, sine and cosine, tanh, sigmoid.
+
+In float32 they are polynomials after a reduction of the range by bit operations (the classic Cephes coefficients), within
+two units in the last place of the exact value over the whole range, infinities and NaN included. In float64 they are the
+library's functions, element by element: that precision is for tests.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic, overload
+
+__all__ = ["SAFE", "exp_array", "log_array", "sigmoid_array", "sincos_array", "tanh_array", "unowned"]
+
+SAFE = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+"""Compiler options of all numeric code: products and sums may be fused, nothing is assumed about NaN and infinity."""
+
+F = np.float32
+I = np.int32  # noqa: E741
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _bits(context: Any, x: Any) -> Any:
+    """The bits of a float32 as an int32."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], context.get_value_type(types.int32))
+
+    return types.int32(types.float32), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _float(context: Any, x: Any) -> Any:
+    """The float32 with the bits of an int32."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], context.get_value_type(types.float32))
+
+    return types.float32(types.int32), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def unowned(context: Any, array: Any) -> Any:
+    """The same array without an owner: views of it then cost no atomic reference count, which the inner loops would feel.
+
+    Only for arrays that the caller keeps alive meanwhile.
+    """
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = context.make_array(array)(context, builder, arguments[0])
+        view.meminfo, view.parent = view.meminfo.type(None), view.parent.type(None)
+        return view._getvalue()
+
+    return array(array), build
+
+
+@njit(**SAFE, inline="always")
+def _exp(x: Any) -> Any:
+    top, bottom = F(88.72284), F(-103.97208)
+    inside = x if x < top else top
+    inside = inside if inside > bottom else bottom
+    k = np.floor(inside * F(1.44269504088896341) + F(0.5))
+    r = inside - k * F(0.693359375)
+    r = r - k * F(-2.12194440e-4)
+    p = F(1.9875691500e-4)
+    p = p * r + F(1.3981999507e-3)
+    p = p * r + F(8.3334519073e-3)
+    p = p * r + F(4.1665795894e-2)
+    p = p * r + F(1.6666665459e-1)
+    p = p * r + F(5.0000001201e-1)
+    y = p * (r * r) + r + F(1)
+    whole = I(k)
+    half = I(whole >> I(1))
+    y = y * _float(I(I(half + I(127)) << I(23))) * _float(I(I(I(whole - half) + I(127)) << I(23)))
+    y = F(np.inf) if x > top else y
+    y = F(0) if x < bottom else y
+    return y if x == x else x
+
+
+@njit(**SAFE, inline="always")
+def _log(x: Any) -> Any:
+    tiny = x < F(1.17549435e-38)
+    scaled = x * F(33554432.0) if tiny else x
+    bits = _bits(scaled)
+    e = F(I(I(bits >> I(23)) - I(126))) - (F(25) if tiny else F(0))
+    m = _float(I(I(bits & I(0x007FFFFF)) | I(0x3F000000)))
+    small = m < F(0.707106781186547524)
+    e = e - F(1) if small else e
+    m = m + m - F(1) if small else m - F(1)
+    z = m * m
+    y = F(7.0376836292e-2)
+    y = y * m + F(-1.1514610310e-1)
+    y = y * m + F(1.1676998740e-1)
+    y = y * m + F(-1.2420140846e-1)
+    y = y * m + F(1.4249322787e-1)
+    y = y * m + F(-1.6668057665e-1)
+    y = y * m + F(2.0000714765e-1)
+    y = y * m + F(-2.4999993993e-1)
+    y = y * m + F(3.3333331174e-1)
+    y = y * m * z
+    y = y + F(-2.12194440e-4) * e
+    y = y - F(0.5) * z
+    y = m + y + F(0.693359375) * e
+    y = F(-np.inf) if x == F(0) else y
+    y = y if x >= F(0) else F(np.nan)
+    return y if x < F(np.inf) else x + (F(0) if x == x else F(np.nan))
+
+
+@njit(**SAFE, inline="always")
+def _tanh(x: Any) -> Any:
+    size = abs(x)
+    z = x * x
+    p = F(-5.70498872745e-3)
+    p = p * z + F(2.06390887954e-2)
+    p = p * z + F(-5.37397155531e-2)
+    p = p * z + F(1.33314422036e-1)
+    p = p * z + F(-3.33332819422e-1)
+    near = p * z * x + x
+    far = F(1) - F(2) / (_exp(size + size) + F(1))
+    far = far if x > F(0) else -far
+    y = near if size < F(0.625) else far
+    return y if x == x else x
+
+
+LARGE = 1e5
+"""Angles above this in magnitude, rare here, go through the library."""
+
+
+@njit(**SAFE)
+def _sincos32(x: Any, sine: Any, cosine: Any) -> None:
+    for b in range(x.size):
+        angle = x[b]
+        inside = angle if abs(angle) < F(LARGE) else F(0)
+        wide = np.float64(inside)
+        k = np.floor(wide * 0.63661977236758134308 + 0.5)
+        r = F((wide - k * 1.57079632673412561417) - k * 6.07710050650619224932e-11)
+        q = I(k)
+        z = r * r
+        s = F(-1.9515295891e-4)
+        s = s * z + F(8.3321608736e-3)
+        s = s * z + F(-1.6666654611e-1)
+        s = s * z * r + r
+        c = F(2.443315711809948e-5)
+        c = c * z + F(-1.388731625493765e-3)
+        c = c * z + F(4.166664568298827e-2)
+        c = c * z * z - F(0.5) * z + F(1)
+        odd = I(q & I(1)) == I(1)
+        first, second = (c if odd else s), (s if odd else c)
+        sine[b] = -first if I(q & I(2)) == I(2) else first
+        cosine[b] = -second if I(I(q + I(1)) & I(2)) == I(2) else second
+    for b in range(x.size):
+        if not abs(x[b]) < F(LARGE):
+            sine[b], cosine[b] = F(math.sin(np.float64(x[b]))), F(math.cos(np.float64(x[b])))
+
+
+@njit(**SAFE)
+def _exp32(x: Any, out: Any) -> None:
+    for b in range(x.size):
+        out[b] = _exp(x[b])
+
+
+@njit(**SAFE)
+def _log32(x: Any, out: Any) -> None:
+    for b in range(x.size):
+        out[b] = _log(x[b])
+
+
+@njit(**SAFE)
+def _tanh32(x: Any, out: Any) -> None:
+    for b in range(x.size):
+        out[b] = _tanh(x[b])
+
+
+@njit(**SAFE)
+def _sigmoid32(x: Any, out: Any) -> None:
+    for b in range(x.size):
+        out[b] = F(1) / (F(1) + _exp(-x[b]))
+
+
+@njit(**SAFE)
+def _exp64(x: Any, out: Any) -> None:
+    for b in range(x.size):
+        out[b] = np.exp(x[b])
+
+
+@njit(**SAFE)
+def _log64(x: Any, out: Any) -> None:
+    for b in range(x.size):
+        out[b] = np.log(x[b])
+
+
+@njit(**SAFE)
+def _tanh64(x: Any, out: Any) -> None:
+    for b in range(x.size):
+        out[b] = np.tanh(x[b])
+
+
+@njit(**SAFE)
+def _sigmoid64(x: Any, out: Any) -> None:
+    for b in range(x.size):
+        out[b] = 1.0 / (1.0 + np.exp(-x[b]))
+
+
+@njit(**SAFE)
+def _sincos64(x: Any, sine: Any, cosine: Any) -> None:
+    for b in range(x.size):
+        sine[b], cosine[b] = np.sin(x[b]), np.cos(x[b])
+
+
+def exp_array(x: Any, out: Any) -> None:
+    """Write exp(x) to `out`; both may be the same array. To be called from compiled code."""
+
+
+def log_array(x: Any, out: Any) -> None:
+    """Write log(x) to `out`; both may be the same array. To be called from compiled code."""
+
+
+def tanh_array(x: Any, out: Any) -> None:
+    """Write tanh(x) to `out`; both may be the same array. To be called from compiled code."""
+
+
+def sigmoid_array(x: Any, out: Any) -> None:
+    """Write 1 / (1 + exp(-x)) to `out`; both may be the same array. To be called from compiled code."""
+
+
+def sincos_array(x: Any, sine: Any, cosine: Any) -> None:
+    """Write sin(x) and cos(x); neither may be `x` itself. To be called from compiled code."""
+
+
+def _by_precision(function: Any, single: Any, double: Any) -> None:
+    @overload(function, strict=False)  # type: ignore[untyped-decorator]
+    def choose(x: Any, *outputs: Any) -> Any:
+        chosen = single if x.dtype == types.float32 else double
+        if function is sincos_array:
+            return lambda x, sine, cosine: chosen(x, sine, cosine)
+        return lambda x, out: chosen(x, out)
+
+
+for _name, _single, _double in (
+    (exp_array, _exp32, _exp64),
+    (log_array, _log32, _log64),
+    (tanh_array, _tanh32, _tanh64),
+    (sigmoid_array, _sigmoid32, _sigmoid64),
+    (sincos_array, _sincos32, _sincos64),
+):
+    _by_precision(_name, _single, _double)

@@ -1,0 +1,552 @@
+"""Distributions with their text form, and the counter-based random stream that engines and data sets share.
+
+Every random number is a function of (seed, purpose, step, index) and of nothing else: a run's data do not depend on the grid
+it is part of, on the number of threads, or on what was drawn before.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Benford",
+    "Distribution",
+    "Exponential",
+    "Halves",
+    "Sobol",
+    "TruncatedNormal",
+    "Uniform",
+    "Union",
+    "fill_normal",
+    "fill_rows",
+    "fill_uniform",
+    "parse",
+    "stream",
+]
+
+TRAIN, VALIDATION, TEST, NOISE, GRADIENT, SIMULATION = range(6)
+"""Purposes of the stream; distributions that need a second number a value draw it under purpose + CHOICE."""
+CHOICE = 16
+
+_U32, _U64 = np.uint32, np.uint64
+
+
+@njit(nogil=True)
+def _mix(z: Any) -> Any:
+    """Finaliser of splitmix64: every input bit changes every output bit with probability one half."""
+    z = (z ^ (z >> _U64(30))) * _U64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> _U64(27))) * _U64(0x94D049BB133111EB)
+    return z ^ (z >> _U64(31))
+
+
+@njit(nogil=True)
+def stream_key(seed: Any, purpose: Any, step: Any) -> Any:
+    """64-bit key of the numbers with this seed, purpose and step."""
+    key = _mix(_U64(seed) + _U64(0x9E3779B97F4A7C15))
+    key = _mix(key ^ (_U64(purpose) + _U64(0xD1B54A32D192ED03)))
+    return _mix(key ^ (_U64(step) + _U64(0x8CB92BA72F3D8DD7)))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _word(context: Any, low: Any, high: Any, index: Any) -> Any:
+    """32 random bits of an index: a multiplicative hash with both halves of the key mixed in.
+
+    ``h = index * 0x9E3779B1 + low; h = (h ^ h >> 16) * 0x21F0AAAD; h = (h ^ h >> 15) + high; h = (h ^ h >> 15) * 0x735A2D97;
+    h ^ h >> 15``, all modulo 2^32. Written as 32-bit instructions because Numba would widen them to 64 bits, at half the speed.
+    """
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        low, high, index = arguments
+
+        def number(value: int) -> Any:
+            return context.get_constant(types.uint32, value)
+
+        def folded(h: Any, bits: int) -> Any:
+            return builder.xor(h, builder.lshr(h, number(bits)))
+
+        h = builder.add(builder.mul(index, number(0x9E3779B1)), low)
+        h = builder.mul(folded(h, 16), number(0x21F0AAAD))
+        h = builder.add(folded(h, 15), high)
+        h = builder.mul(folded(h, 15), number(0x735A2D97))
+        return folded(h, 15)
+
+    return types.uint32(types.uint32, types.uint32, types.uint32), build
+
+
+@njit(nogil=True, inline="always")
+def _unit(word: Any, like: Any) -> Any:
+    """A number in (0, 1) from the upper 23 bits of a word: the middle of a cell, exact in float32, never zero or one."""
+    return (like.dtype.type(np.int32(word >> _U32(9))) + like.dtype.type(0.5)) * like.dtype.type(2.0**-23)
+
+
+@njit(nogil=True, cache=True)
+def fill_uniform(seed: Any, purpose: Any, step: Any, out: Any) -> None:
+    """Fill a flat array with uniform numbers in (0, 1), odd multiples of 2^-24, exact in float32 and float64."""
+    key = stream_key(seed, purpose, step)
+    low, high = _U32(key & _U64(0xFFFFFFFF)), _U32(key >> _U64(32))
+    for i in range(out.size):
+        out[i] = _unit(_word(low, high, _U32(i)), out)
+
+
+@njit(nogil=True, cache=True)
+def fill_normal(seed: Any, purpose: Any, step: Any, out: Any) -> None:
+    """Fill a flat array with standard normal numbers, by inversion of 32-bit uniform ones."""
+    key = stream_key(seed, purpose, step)
+    low, high = _U32(key & _U64(0xFFFFFFFF)), _U32(key >> _U64(32))
+    for i in range(out.size):
+        out[i] = inverse_normal((float(_word(low, high, _U32(i))) + 0.5) * 2.0**-32)
+
+
+@njit(nogil=True)
+def inverse_normal(p: Any) -> Any:
+    """Quantile of the standard normal distribution (Wichura's algorithm AS 241, about 16 digits)."""
+    q = p - 0.5
+    if abs(q) <= 0.425:
+        r = 0.180625 - q * q
+        top = _horner(r, _CENTRE_TOP)
+        return q * top / _horner(r, _CENTRE_BOTTOM)
+    r = math.sqrt(-math.log(p if q < 0 else 1.0 - p))
+    if r <= 5.0:
+        r -= 1.6
+        x = _horner(r, _MIDDLE_TOP) / _horner(r, _MIDDLE_BOTTOM)
+    else:
+        r -= 5.0
+        x = _horner(r, _TAIL_TOP) / _horner(r, _TAIL_BOTTOM)
+    return -x if q < 0 else x
+
+
+@njit(nogil=True, inline="always")
+def _horner(r: Any, coefficients: Any) -> Any:
+    total = 0.0
+    for c in coefficients:
+        total = total * r + c
+    return total
+
+
+_CENTRE_TOP = np.array(
+    [
+        2.5090809287301226727e3,
+        3.3430575583588128105e4,
+        6.7265770927008700853e4,
+        4.5921953931549871457e4,
+        1.3731693765509461125e4,
+        1.9715909503065514427e3,
+        1.3314166789178437745e2,
+        3.3871328727963666080,
+    ]
+)
+_CENTRE_BOTTOM = np.array(
+    [
+        5.2264952788528545610e3,
+        2.8729085735721942674e4,
+        3.9307895800092710610e4,
+        2.1213794301586595867e4,
+        5.3941960214247511077e3,
+        6.8718700749205790830e2,
+        4.2313330701600911252e1,
+        1.0,
+    ]
+)
+_MIDDLE_TOP = np.array(
+    [
+        7.74545014278341407640e-4,
+        2.27238449892691845833e-2,
+        2.41780725177450611770e-1,
+        1.27045825245236838258,
+        3.64784832476320460504,
+        5.76949722146069140550,
+        4.63033784615654529590,
+        1.42343711074968357734,
+    ]
+)
+_MIDDLE_BOTTOM = np.array(
+    [
+        1.05075007164441684324e-9,
+        5.47593808499534494600e-4,
+        1.51986665636164571966e-2,
+        1.48103976427480074590e-1,
+        6.89767334985100004550e-1,
+        1.67638483018380384940,
+        2.05319162663775882187,
+        1.0,
+    ]
+)
+_TAIL_TOP = np.array(
+    [
+        2.01033439929228813265e-7,
+        2.71155556874348757815e-5,
+        1.24266094738807843860e-3,
+        2.65321895265761230930e-2,
+        2.96560571828504891230e-1,
+        1.78482653991729133580,
+        5.46378491116411436990,
+        6.65790464350110377720,
+    ]
+)
+_TAIL_BOTTOM = np.array(
+    [
+        2.04426310338993978564e-15,
+        1.42151175831644588870e-7,
+        1.84631831751005468180e-5,
+        7.86869131145613259100e-4,
+        1.48753612908506148525e-2,
+        1.36929880922735805310e-1,
+        5.99832206555887937690e-1,
+        1.0,
+    ]
+)
+
+_BENFORD = np.cumsum([0.301, 0.176, 0.125, 0.097, 0.079, 0.067, 0.058, 0.051, 0.046])
+"""Cumulative probability of the leading digits 1 to 9, as printed in the papers."""
+
+UNIFORM, NORMAL, BENFORD, EXPONENTIAL = range(4)
+ONE, EITHER, HALVES = range(3)
+
+
+@njit(nogil=True)
+def _value(part: Any, u: Any, v: Any) -> Any:
+    """A value of one part of a distribution from one or two uniform numbers."""
+    kind = int(part[0])
+    if kind == NORMAL:
+        return part[1] + part[2] * inverse_normal(part[3] + (part[4] - part[3]) * u)
+    if kind == BENFORD:
+        digit = 1.0
+        for k in range(8):
+            digit += 1.0 if u >= _BENFORD[k] else 0.0
+        rest = math.floor(part[1] + (part[2] - part[1]) * v)
+        return digit * part[3] + rest
+    if kind == EXPONENTIAL:
+        return -part[1] * math.log(1.0 - u)
+    return part[1] + part[2] * u
+
+
+@njit(nogil=True)
+def _fill_range(low: Any, high: Any, offset: Any, start: Any, width: Any, row: Any) -> None:
+    """Fill a row with uniform numbers from start to start + width; a function of its own so that it is vectorised."""
+    first, factor = row.dtype.type(start), row.dtype.type(width)
+    base = _U32(offset)
+    for b in range(row.size):
+        row[b] = first + factor * _unit(_word(low, high, _U32(b) + base), row)
+
+
+@njit(nogil=True, cache=True)
+def fill_rows(code: Any, seed: Any, purpose: Any, step: Any, out: Any) -> None:
+    """Fill `out` (columns, rows) with a batch of inputs; `code` comes from `Distribution.encode`.
+
+    The numbers are computed in the precision of `out` for uniform parts, in double precision for the others.
+    """
+    columns, rows = out.shape
+    mode = int(code[0, 0])
+    key = stream_key(seed, purpose, step)
+    low, high = _U32(key & _U64(0xFFFFFFFF)), _U32(key >> _U64(32))
+    plain = code[1, 0] == UNIFORM and (mode == ONE or code[2, 0] == UNIFORM)
+    if plain and mode != EITHER:
+        for i in range(columns):
+            part = 2 if mode == HALVES and i >= columns // 2 else 1
+            _fill_range(low, high, _U32(i * rows), code[part, 1], code[part, 2], out[i])
+        return
+    key = stream_key(seed, purpose + CHOICE, step)
+    other_low, other_high = _U32(key & _U64(0xFFFFFFFF)), _U32(key >> _U64(32))
+    for i in range(columns):
+        for b in range(rows):
+            index = _U32(i * rows + b)
+            word, other = _word(low, high, index), _word(other_low, other_high, index)
+            part = 1
+            if mode == EITHER:
+                part = 1 + int(other >> _U32(31))
+            elif mode == HALVES and i >= columns // 2:
+                part = 2
+            if code[part, 0] == UNIFORM:
+                out[i, b] = out.dtype.type(code[part, 1]) + out.dtype.type(code[part, 2]) * _unit(word, out)
+            else:
+                out[i, b] = _value(code[part], (float(word) + 0.5) * 2.0**-32, float(other) * 2.0**-32)
+
+
+def stream(seed: int, purpose: int, step: int, count: int) -> NDArray[np.float64]:
+    """The first `count` uniform numbers in (0, 1) with this seed, purpose and step."""
+    out = np.empty(count)
+    fill_uniform(seed, purpose, step, out)
+    return out
+
+
+class Distribution:
+    """What inputs are drawn from; `str` and `parse` go to and from its text form."""
+
+    name: ClassVar[str]
+    """How lists call it."""
+
+    def encode(self) -> NDArray[np.float64]:
+        """Rows (mode), (part), (part) of numbers for `fill_rows`."""
+        code = np.zeros((3, 5))
+        code[1] = self.part()
+        return code
+
+    def part(self) -> list[float]:
+        """Kind and parameters of a distribution that is not made of others."""
+        raise TypeError(f"{self} cannot be part of another distribution")
+
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest value."""
+        raise TypeError(f"{self} has no bounds")
+
+    def sample(
+        self, rows: int, columns: int, seed: int, purpose: int = SIMULATION, step: int = 0
+    ) -> NDArray[np.float64]:
+        """Draw a table (rows, columns) in double precision."""
+        out = np.empty((columns, rows))
+        fill_rows(self.encode(), seed, purpose, step, out)
+        return out.T
+
+
+@dataclass(frozen=True)
+class Uniform(Distribution):
+    """Uniform on [low, high)."""
+
+    low: float
+    high: float
+    name: ClassVar[str] = "uniform"
+
+    def __post_init__(self) -> None:
+        """Refuse an empty or reversed range."""
+        _check_range(self, self.low, self.high)
+
+    def part(self) -> list[float]:
+        """Lower bound and width."""
+        return [UNIFORM, self.low, self.high - self.low, 0, 0]
+
+    def bounds(self) -> tuple[float, float]:
+        """The two ends."""
+        return self.low, self.high
+
+    def __str__(self) -> str:
+        """Text form, such as U[1,2)."""
+        return f"U[{_number(self.low)},{_number(self.high)})"
+
+
+@dataclass(frozen=True)
+class TruncatedNormal(Distribution):
+    """Normal with a mean and standard deviation, cut to [low, high)."""
+
+    mean: float
+    deviation: float
+    low: float
+    high: float
+    name: ClassVar[str] = "truncated normal"
+
+    def __post_init__(self) -> None:
+        """Refuse an empty range or a deviation that is not positive."""
+        _check_range(self, self.low, self.high)
+        if not self.deviation > 0:
+            raise ValueError(f"{self}: the standard deviation must be positive")
+
+    def part(self) -> list[float]:
+        """Mean, deviation and the probabilities of the two ends."""
+        ends = [0.5 * math.erfc((self.mean - end) / (self.deviation * math.sqrt(2))) for end in (self.low, self.high)]
+        return [NORMAL, self.mean, self.deviation, *ends]
+
+    def bounds(self) -> tuple[float, float]:
+        """The two ends."""
+        return self.low, self.high
+
+    def __str__(self) -> str:
+        """Text form, such as TN(0,1)[-5,5)."""
+        return f"TN({_number(self.mean)},{_number(self.deviation)})[{_number(self.low)},{_number(self.high)})"
+
+
+@dataclass(frozen=True)
+class Benford(Distribution):
+    """Whole numbers with as many digits as `low`, the leading one after Benford's law: B[10,100), B[100,1000).
+
+    The other digits are a whole number between low / 10 and high / 10, so that the second digit is never zero, as published.
+    """
+
+    low: float
+    high: float
+    name: ClassVar[str] = "Benford"
+
+    def __post_init__(self) -> None:
+        """Refuse bounds that are not powers of ten, ten times apart."""
+        _check_range(self, self.low, self.high)
+        if self.low < 10 or self.high != 10 * self.low or math.log10(self.low) % 1 != 0:
+            raise ValueError(f"{self}: the bounds must be 10 and 100, 100 and 1000, or so on")
+
+    def part(self) -> list[float]:
+        """Bounds of the other digits and value of the leading one."""
+        return [BENFORD, self.low / 10, self.high / 10, self.low, 0]
+
+    def bounds(self) -> tuple[float, float]:
+        """The two ends."""
+        return self.low, self.high
+
+    def __str__(self) -> str:
+        """Text form, such as B[10,100)."""
+        return f"B[{_number(self.low)},{_number(self.high)})"
+
+
+@dataclass(frozen=True)
+class Exponential(Distribution):
+    """Exponential with a scale (mean)."""
+
+    scale: float
+    name: ClassVar[str] = "exponential"
+
+    def __post_init__(self) -> None:
+        """Refuse a scale that is not positive."""
+        if not 0 < self.scale < math.inf:
+            raise ValueError(f"{self}: the scale must be positive")
+
+    def part(self) -> list[float]:
+        """The scale."""
+        return [EXPONENTIAL, self.scale, 0, 0, 0]
+
+    def bounds(self) -> tuple[float, float]:
+        """Zero and infinity."""
+        return 0.0, math.inf
+
+    def __str__(self) -> str:
+        """Text form, such as Exp(0.2)."""
+        return f"Exp({_number(self.scale)})"
+
+
+@dataclass(frozen=True)
+class Sobol(Distribution):
+    """Unscrambled Sobol points, scaled to (low, high): the same for every seed, step after step."""
+
+    low: float
+    high: float
+    name: ClassVar[str] = "Sobol sequence"
+
+    def __post_init__(self) -> None:
+        """Refuse an empty or reversed range."""
+        _check_range(self, self.low, self.high)
+
+    def bounds(self) -> tuple[float, float]:
+        """The two ends."""
+        return self.low, self.high
+
+    def encode(self) -> NDArray[np.float64]:
+        """Not available: a sequence has no independent values."""
+        raise ValueError(f"{self} is a sequence, which the fused engine cannot draw; use the torch engine")
+
+    def sample(
+        self, rows: int, columns: int, seed: int, purpose: int = SIMULATION, step: int = 0
+    ) -> NDArray[np.float64]:
+        """Points number step * rows and on."""
+        from scipy.stats import qmc
+
+        generator = qmc.Sobol(columns, scramble=False)
+        if step:
+            generator.fast_forward(step * rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the papers' sets are not powers of two
+            points: NDArray[np.float64] = generator.random(rows)
+        return self.low + (self.high - self.low) * points
+
+    def __str__(self) -> str:
+        """Text form, such as Sobol(-1,1)."""
+        return f"Sobol({_number(self.low)},{_number(self.high)})"
+
+
+@dataclass(frozen=True)
+class Union(Distribution):
+    """Each value from one of two distributions, with equal chance."""
+
+    first: Distribution
+    second: Distribution
+    name: ClassVar[str] = "either of two"
+
+    def encode(self) -> NDArray[np.float64]:
+        """Both parts."""
+        return np.stack([[EITHER, 0, 0, 0, 0], self.first.part(), self.second.part()])
+
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest end of the two."""
+        return _joint_bounds(self.first, self.second)
+
+    def __str__(self) -> str:
+        """Text form, such as U[-6,-2)|U[2,6)."""
+        return f"{self.first}|{self.second}"
+
+
+@dataclass(frozen=True)
+class Halves(Distribution):
+    """The first half of the inputs from one distribution, the second half from another."""
+
+    first: Distribution
+    second: Distribution
+    name: ClassVar[str] = "one for each half of the inputs"
+
+    def encode(self) -> NDArray[np.float64]:
+        """Both parts."""
+        return np.stack([[HALVES, 0, 0, 0, 0], self.first.part(), self.second.part()])
+
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest end of the two."""
+        return _joint_bounds(self.first, self.second)
+
+    def __str__(self) -> str:
+        """Text form, such as U[-2,-1)&U[1,2)."""
+        return f"{self.first}&{self.second}"
+
+
+def _joint_bounds(first: Distribution, second: Distribution) -> tuple[float, float]:
+    (a, b), (c, d) = first.bounds(), second.bounds()
+    return min(a, c), max(b, d)
+
+
+def _check_range(what: Distribution, low: float, high: float) -> None:
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"{what}: the lower bound must be below the upper one, both finite")
+
+
+def _number(value: float) -> str:
+    return repr(float(value)).removesuffix(".0")
+
+
+_NUMBER = r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*"
+_FORMS: list[tuple[str, Callable[..., Distribution]]] = [
+    (rf"U\[{_NUMBER},{_NUMBER}\)", Uniform),
+    (rf"TN\({_NUMBER},{_NUMBER}\)\[{_NUMBER},{_NUMBER}\)", TruncatedNormal),
+    (rf"B\[{_NUMBER},{_NUMBER}\)", Benford),
+    (rf"Sobol\({_NUMBER},{_NUMBER}\)", Sobol),
+    (rf"Exp\({_NUMBER}\)", Exponential),
+]
+
+FORMS = {
+    "U[1,2)": "uniform between two numbers",
+    "U[-6,-2)|U[2,6)": "each input value from one of the two",
+    "U[-2,-1)&U[1,2)": "first half of the inputs from the one, second half from the other",
+    "TN(0,1)[-5,5)": "normal with mean and standard deviation, truncated",
+    "B[10,100)": "whole numbers after Benford's law",
+    "Exp(0.2)": "exponential with a scale",
+    "Sobol(-1,1)": "Sobol sequence",
+}
+"""An example of every text form, with what it means."""
+
+
+def parse(text: str) -> Distribution:
+    """Read the text form of a distribution, such as ``U[1,2)`` or ``U[-6,-2)|U[2,6)``."""
+    text = text.strip()
+    for sign, combine in (("|", Union), ("&", Halves)):
+        if sign in text:
+            parts = [parse(part) for part in text.split(sign)]
+            if len(parts) != 2 or any(type(part) in (Union, Halves, Sobol) for part in parts):
+                raise ValueError(f"cannot read the distribution {text!r}: {sign} joins two plain distributions")
+            return combine(*parts)
+    for pattern, build in _FORMS:
+        if match := re.fullmatch(pattern, text):
+            return build(*map(float, match.groups()))
+    raise ValueError(f"cannot read the distribution {text!r}; examples of what is allowed: {', '.join(FORMS)}")

@@ -1,0 +1,175 @@
+"""What is asked, as plain data: recipes and cells, with their JSON and identity; and what comes back: raw runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Cell", "Recipe", "Runs"]
+
+LOSSES = ("mse", "pcc", "mape", "pcc-mse")
+OPTIMISERS = ("adam", "sgd")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a module is trained. Every value can be set; the registry holds the published ones."""
+
+    iterations: int = 50_000
+    """Steps of training; one more update is made, as in the published code."""
+    batch: int = 128
+    """Rows a step."""
+    log_interval: int = 1_000
+    """Steps between evaluations of validation and test error."""
+    evaluation_rows: int = 10_000
+    """Rows of the validation and of the test set."""
+    optimiser: str = "adam"
+    """`adam` (0.9, 0.999) or `sgd` without momentum."""
+    learning_rate: float = 1e-3
+    loss: str = "mse"
+    """`mse`, `pcc`, `mape`, or `pcc-mse`, which changes at `loss_switch`."""
+    loss_switch: int = 25_000
+    penalty: float = 0.0
+    """Final strength of the module's discretisation penalty."""
+    gate_penalty: float | None = None
+    """Final strength of its `gate` term where that differs."""
+    penalty_start: int = 20_000
+    penalty_end: int = 35_000
+    """The strength grows linearly between these steps."""
+    penalty_below: float | None = None
+    """In place of the ramp: full strength while the last validation error is below this, after step `penalty_start`."""
+    norm: int = 0
+    """Order of the norm penalty on all parameters: 1, 2, or 0 for none."""
+    norm_start: float = 1e-9
+    norm_end: float = 1e-7
+    norm_every: int = 10_000
+    """Its strength goes from start to end in factors of ten."""
+    clip_value: float = 0.0
+    """Largest magnitude of a gradient entry; 0 for no clipping."""
+    clip_norm: float = 0.0
+    """Largest Euclidean norm of the gradient; 0 for no clipping."""
+    gradient_noise: float = 0.0
+    """Eta of the gradient noise with variance eta / (1 + step)^0.55; 0 for none."""
+    project: bool = True
+    """Whether parameters are clipped to their legal box after each step."""
+    reinitialise: bool = False
+    """Whether iNALU's rule may start the module anew."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot be meant."""
+        for name, low in (("iterations", 0), ("batch", 1), ("log_interval", 1), ("evaluation_rows", 1), ("norm_every", 1)):
+            if getattr(self, name) < low:
+                raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
+        if self.loss not in LOSSES:
+            raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}")
+        if self.optimiser not in OPTIMISERS:
+            raise ValueError(f"optimiser must be one of {', '.join(OPTIMISERS)}, got {self.optimiser!r}")
+        if self.norm not in (0, 1, 2):
+            raise ValueError(f"norm must be 0, 1 or 2, got {self.norm}")
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
+        if self.penalty and self.penalty_below is None and not self.penalty_end > self.penalty_start:
+            raise ValueError(f"penalty_end must come after penalty_start, got {self.penalty_start}, {self.penalty_end}")
+
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """Steps at which errors are logged, from the untrained model on."""
+        return np.arange(0, self.iterations + 1, self.log_interval)
+
+    def replace(self, **changes: Any) -> Recipe:
+        """A recipe with some values changed; ValueError for a name that is none."""
+        known = [f.name for f in dataclasses.fields(self)]
+        for name in changes:
+            if name not in known:
+                raise ValueError(f"a recipe has no value {name!r}; it has: {', '.join(known)}")
+        return dataclasses.replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One condition of an experiment: module, task, data and recipe. With a seed it determines a run."""
+
+    module: str
+    """Registry name, or the name of a user's module."""
+    operation: str
+    inputs: int
+    interpolation: str
+    """Distribution of training and validation inputs, in text form."""
+    extrapolation: str
+    """Distribution of test inputs, in text form."""
+    recipe: Recipe
+    task: str = "single-module"
+    options: tuple[tuple[str, Any], ...] = ()
+    """Constructor options of the module."""
+
+    def to_json(self) -> str:
+        """Canonical text: the same cell always gives the same."""
+        data = dataclasses.asdict(self)
+        data["options"] = dict(sorted(data["options"]))
+        return json.dumps(data, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Cell:
+        """The cell of a canonical text."""
+        data = json.loads(text)
+        data["recipe"] = Recipe(**data["recipe"])
+        data["options"] = tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in data["options"].items()))
+        return cls(**data)
+
+    @property
+    def key(self) -> str:
+        """Identity of the cell: a hash of its canonical text."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:24]
+
+
+@dataclass
+class Runs:
+    """Raw results of one cell, a row per seed: thresholds and statistics come later, when they are read."""
+
+    seeds: NDArray[np.int64]
+    """Shape (runs)."""
+    steps: NDArray[np.int64]
+    """Logged steps, shape (rows)."""
+    validation: NDArray[np.float64]
+    """Mean squared error on the validation set, shape (runs, rows); NaN after a run diverged."""
+    test: NDArray[np.float64]
+    """Mean squared error on the test set, shape (runs, rows)."""
+    sparsity: NDArray[np.float64]
+    """Sparsity error, shape (runs, rows)."""
+    weights: NDArray[np.float64]
+    """Final parameters, flattened in the order of `module.parameters()`, shape (runs, parameters)."""
+    status: list[str] = field(default_factory=list)
+    """`ok`, `diverged` (a parameter is not finite any more) or `failed` (the module raised an error)."""
+    messages: list[str] = field(default_factory=list)
+    """What a failed run said."""
+
+    def __len__(self) -> int:
+        """Number of runs."""
+        return len(self.seeds)
+
+    @staticmethod
+    def join(parts: Sequence[Runs]) -> Runs:
+        """The runs of several parts of one cell, in the order of their seeds."""
+        order = np.argsort(np.concatenate([part.seeds for part in parts]), kind="stable")
+
+        def stacked(name: str) -> Any:
+            return np.concatenate([getattr(part, name) for part in parts])[order]
+
+        def listed(name: str) -> list[str]:
+            together = [value for part in parts for value in getattr(part, name)]
+            return [together[k] for k in order]
+
+        names = ("seeds", "validation", "test", "sparsity", "weights")
+        return Runs(
+            steps=parts[0].steps, **{name: stacked(name) for name in names}, status=listed("status"), messages=listed("messages")
+        )
