@@ -11,8 +11,7 @@ import os
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +19,8 @@ import numpy as np
 from numba import njit
 
 from nalm import sampling
-from nalm.engine import kernels, vector
+from nalm.engine import data, kernels, vector
+from nalm.engine.data import OPERATIONS, Job, evaluation_inputs, targets
 from nalm.engine.kernels import backward, forward, penalise, project, sparsity
 from nalm.engine.vector import SAFE, unowned
 from nalm.sampling import GRADIENT, NOISE, TEST, TRAIN, VALIDATION, fill_normal, fill_rows, fill_uniform, parse
@@ -31,14 +31,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Job", "Work", "compile_kernel", "gradient", "kernel_of", "train"]
+__all__ = ["Work", "compile_kernel", "gradient", "kernel_of", "train"]
 
-VALIDATION_SEED, TEST_SEED = 43_953_907, 8_689_336
-"""All runs of a cell share these evaluation inputs, as in the published code."""
-
-OPERATIONS = ("add", "sub", "mul", "div", "reciprocal", "square", "sqrt", "identity")
 LOSSES = ("mse", "pcc", "mape", "pcc-mse")
-UNIFORM_NOISE, NORMAL_NOISE = 1, 2
+NOISES = ("", "uniform", "normal")
 
 
 class _Plan(NamedTuple):
@@ -95,36 +91,6 @@ def plan(recipe: Recipe, noise: int) -> _Plan:
         reinitialise=int(recipe.reinitialise),
         noise=noise,
     )
-
-
-@njit(**SAFE)
-def targets(operation: Any, a: Any, b: Any, out: Any) -> None:
-    """The true results of an operation; `OPERATIONS` says which number is which."""
-    one = out.dtype.type(1)
-    if operation == 0:
-        for k in range(out.size):
-            out[k] = a[k] + b[k]
-    elif operation == 1:
-        for k in range(out.size):
-            out[k] = a[k] - b[k]
-    elif operation == 2:
-        for k in range(out.size):
-            out[k] = a[k] * b[k]
-    elif operation == 3:
-        for k in range(out.size):
-            out[k] = a[k] / b[k]
-    elif operation == 4:
-        for k in range(out.size):
-            out[k] = one / a[k]
-    elif operation == 5:
-        for k in range(out.size):
-            out[k] = a[k] * a[k]
-    elif operation == 6:
-        for k in range(out.size):
-            out[k] = np.sqrt(a[k])
-    else:
-        for k in range(out.size):
-            out[k] = a[k]
 
 
 @njit(**kernels.SUMS)
@@ -315,7 +281,7 @@ class Work(NamedTuple):
 @cache
 def _revision() -> int:
     """A number that changes with the sources that the compiled loop is made of, and with it the key of Numba's cache."""
-    sources = [Path(str(module.__file__)) for module in (sampling, vector, kernels)]
+    sources = [Path(str(module.__file__)) for module in (sampling, data, vector, kernels)]
     return zlib.crc32(b"".join(path.read_bytes() for path in sources))
 
 
@@ -375,9 +341,9 @@ def _trainer() -> Any:
                     return row
             fill_rows(code, seed, TRAIN, step, x)
             targets(operation, x[offset], x[min(offset + 1, x.shape[0] - 1)], target)
-            if plan.noise == UNIFORM_NOISE:
+            if plan.noise == 1:
                 fill_uniform(seed, NOISE, step, noise.reshape(noise.size))
-            elif plan.noise == NORMAL_NOISE:
+            elif plan.noise == 2:
                 fill_normal(seed, NOISE, step, noise[:, 0])
             forward(kernel, p, x, noise, True, t, w, y)
             _loss_pull(plan.loss, plan.loss_switch, step, y, target, dy)
@@ -460,8 +426,6 @@ KERNEL_OF: dict[str, Callable[[Any], Any]] = {
 }
 """How to make a kernel's options from a layer, by the name of the layer's class."""
 
-NOISE_OF = {"sNMU": UNIFORM_NOISE, "sNMUBatch": UNIFORM_NOISE, "stgNMU": NORMAL_NOISE}
-
 
 def _npu(layer: Any, complex_exponents: bool) -> Any:
     return kernels.NPU(
@@ -482,21 +446,6 @@ def kernel_of(layer: Any) -> Any:
     return KERNEL_OF[name](layer)
 
 
-@dataclass(frozen=True)
-class Job:
-    """The runs of one cell: data, and for each seed the offset of the operands and initial parameters."""
-
-    recipe: Recipe
-    operation: str
-    inputs: int
-    interpolation: str
-    extrapolation: str
-    seeds: Sequence[int]
-    offsets: Sequence[int]
-    starts: NDArray[Any]
-    """Initial parameters, shape (runs, attempts, parameters); later attempts are for re-initialisation."""
-
-
 def train(
     layer: Any,
     jobs: Sequence[Job],
@@ -512,7 +461,7 @@ def train(
     """
     kernel, dtype = kernel_of(layer), np.dtype(precision)
     ends = np.cumsum([p.numel() for p in layer.parameters()])
-    noise = NOISE_OF.get(type(layer).__name__, 0)
+    noise = NOISES.index(layer.noise)
     loop, stop = _trainer(), np.zeros(1, np.int64)
 
     def run(job: Job, index: int) -> tuple[Any, ...]:
@@ -565,15 +514,6 @@ def train(
         finally:
             stop[0] = 1
             pool.shutdown(cancel_futures=True)
-
-
-@lru_cache(maxsize=64)
-def evaluation_inputs(distribution: str, inputs: int, rows: int, purpose: int, dtype: Any) -> NDArray[Any]:
-    """Validation or test inputs, shape (inputs, rows): the same for every run."""
-    out = np.empty((inputs, rows), dtype)
-    seed = VALIDATION_SEED if purpose == VALIDATION else TEST_SEED
-    fill_rows(parse(distribution).encode(), seed, purpose, 0, out)
-    return out
 
 
 def compile_kernel(layer: Any, precision: str = "float32") -> float:

@@ -77,6 +77,10 @@ class Unit(nn.Module, ABC):
     legal_values: ClassVar[Mapping[str, tuple[float, ...]]] = {}
     """For each effective weight with discrete solutions, the values it should end at."""
 
+    noise: ClassVar[str] = ""
+    """What `forward` takes as noise in training: `uniform` numbers of the shape of the input, `normal` ones of the shape of
+    the parameter, or none."""
+
     counted: ClassVar[tuple[str, ...]] = ("weight",)
     """Effective weights that the published sparsity error looks at."""
 

@@ -265,6 +265,8 @@ class sNMU(FactorUnit):  # noqa: N801
     Reference: Mistry et al., Improving the Robustness of Neural Multiplication Units with Reversible Stochasticity, 2022.
     """
 
+    noise = "uniform"
+
     def __init__(
         self,
         in_features: int,
@@ -313,6 +315,8 @@ class sNMUBatch(FactorUnit):  # noqa: N801
     Reference: Mistry et al., Improving the Robustness of Neural Multiplication Units with Reversible Stochasticity, 2022.
     """
 
+    noise = "uniform"
+
     def sample_noise(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Uniform numbers in [0, 1) of the shape of `x`: what `forward` takes as noise."""
         return torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype)
@@ -353,6 +357,7 @@ class stgNMU(Unit):  # noqa: N801
 
     operations = ("mul", "identity")
     legal_values = {"weight": (0, 1)}
+    noise = "normal"
 
     def __init__(
         self,

@@ -1,0 +1,105 @@
+"""The data of runs, for both engines: training batches, evaluation sets and targets, from the counter-based stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import njit
+
+from nalm.engine.vector import SAFE
+from nalm.sampling import VALIDATION, fill_normal, fill_rows, fill_uniform, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from nalm.specs import Recipe
+
+__all__ = ["Job", "evaluation_inputs", "fill_batches", "targets"]
+
+VALIDATION_SEED, TEST_SEED = 43_953_907, 8_689_336
+"""All runs of a cell share these evaluation inputs, as in the published code."""
+
+OPERATIONS = ("add", "sub", "mul", "div", "reciprocal", "square", "sqrt", "identity")
+
+
+@dataclass(frozen=True)
+class Job:
+    """The runs of one cell: data, and for each seed the offset of the operands and initial parameters."""
+
+    recipe: Recipe
+    operation: str
+    inputs: int
+    interpolation: str
+    extrapolation: str
+    seeds: Sequence[int]
+    offsets: Sequence[int]
+    starts: NDArray[Any]
+    """Initial parameters, shape (runs, attempts, parameters); later attempts are for re-initialisation."""
+
+    def only(self, index: int) -> Job:
+        """The job of one of the runs."""
+        part = slice(index, index + 1)
+        return replace(self, seeds=self.seeds[part], offsets=self.offsets[part], starts=self.starts[part])
+
+
+@njit(**SAFE)
+def targets(operation: Any, a: Any, b: Any, out: Any) -> None:
+    """The true results of an operation; `OPERATIONS` says which number is which."""
+    one = out.dtype.type(1)
+    if operation == 0:
+        for k in range(out.size):
+            out[k] = a[k] + b[k]
+    elif operation == 1:
+        for k in range(out.size):
+            out[k] = a[k] - b[k]
+    elif operation == 2:
+        for k in range(out.size):
+            out[k] = a[k] * b[k]
+    elif operation == 3:
+        for k in range(out.size):
+            out[k] = a[k] / b[k]
+    elif operation == 4:
+        for k in range(out.size):
+            out[k] = one / a[k]
+    elif operation == 5:
+        for k in range(out.size):
+            out[k] = a[k] * a[k]
+    elif operation == 6:
+        for k in range(out.size):
+            out[k] = np.sqrt(a[k])
+    else:
+        for k in range(out.size):
+            out[k] = a[k]
+
+
+@njit(nogil=True, error_model="numpy", cache=True)
+def fill_batches(codes: Any, seeds: Any, purpose: Any, step: Any, operations: Any, offsets: Any, x: Any, target: Any) -> None:
+    """Batches x (runs, inputs, rows) and targets (runs, rows) of one step of many runs."""
+    for r in range(x.shape[0]):
+        fill_rows(codes[r], seeds[r], purpose, step, x[r])
+        second = min(offsets[r] + 1, x.shape[1] - 1)
+        targets(operations[r], x[r, offsets[r]], x[r, second], target[r])
+
+
+@njit(nogil=True, cache=True)
+def fill_noises(seeds: Any, purpose: Any, step: Any, normal: Any, out: Any) -> None:
+    """Noise (runs, numbers) of one step of many runs: standard normal, or uniform in (0, 1)."""
+    for r in range(out.shape[0]):
+        if normal:
+            fill_normal(seeds[r], purpose, step, out[r])
+        else:
+            fill_uniform(seeds[r], purpose, step, out[r])
+
+
+@lru_cache(maxsize=64)
+def evaluation_inputs(distribution: str, inputs: int, rows: int, purpose: int, dtype: Any) -> NDArray[Any]:
+    """Validation or test inputs, shape (inputs, rows): the same for every run."""
+    out = np.empty((inputs, rows), dtype)
+    seed = VALIDATION_SEED if purpose == VALIDATION else TEST_SEED
+    fill_rows(parse(distribution).encode(), seed, purpose, 0, out)
+    return out

@@ -1,0 +1,331 @@
+"""The torch engine: any `nn.Module`, all runs stacked on a leading axis and trained together. It defines what kernels compute.
+
+Data, schedules and order of operations are those of the fused engine. A module that draws random numbers of its own, rather
+than through `sample_noise` and the `noise` argument of `forward`, gets numbers that depend on the whole stack.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from nalm import layers, training
+from nalm.engine.data import OPERATIONS, evaluation_inputs, fill_batches, fill_noises
+from nalm.sampling import GRADIENT, NOISE, TEST, TRAIN, VALIDATION, parse
+from nalm.specs import Runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from nalm.engine.data import Job
+
+__all__ = ["train"]
+
+LOSSES: dict[str, Any] = {"mse": training.MSE(), "pcc": training.PCC(), "mape": training.MAPE()}
+
+
+class _View(nn.Module):
+    """A module with all that training asks of it behind one `forward`, so that it can be called with stacked parameters."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+        self.units = list(layers.units(module))
+
+    def forward(self, what: str, *arguments: Any) -> Any:
+        """`output` of a batch, `penalties` (weight and gate), `sparsity`, or `project` the parameters."""
+        if what == "output":
+            return self.module(*arguments)
+        if what == "penalties":
+            terms = [term for unit in self.units for term in unit.penalties().items()]
+            zero = next(self.parameters()).new_zeros(())
+            weight = sum((value for name, value in terms if name != "gate"), zero)
+            return weight, sum((value for name, value in terms if name == "gate"), zero)
+        if what == "sparsity":
+            return layers.sparsity_error(self.module) if self.units else next(self.parameters()).new_tensor(math.nan)
+        for unit in self.units:
+            unit.project_()
+        return None
+
+
+class _Stack:
+    """Parameters and optimiser state of many runs of one module."""
+
+    def __init__(self, module: nn.Module, starts: NDArray[Any], dtype: torch.dtype) -> None:
+        self.view = _View(copy.deepcopy(module).to(dtype))
+        self.noise = getattr(module, "noise", "")
+        self.shapes = {name: p.shape for name, p in self.view.named_parameters()}
+        self.parameters = self._split(starts[:, 0], dtype)
+        self.first = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
+        self.second = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
+
+    def _split(self, flat: NDArray[Any], dtype: torch.dtype) -> dict[str, Tensor]:
+        values, parts, start = torch.tensor(flat, dtype=dtype), {}, 0
+        for name, shape in self.shapes.items():
+            parts[name] = values[:, start : start + shape.numel()].reshape(-1, *shape).clone()
+            start += shape.numel()
+        return parts
+
+    def flat(self) -> Tensor:
+        """All parameters, (runs, parameters)."""
+        return torch.cat([p.flatten(1) for p in self.parameters.values()], 1)
+
+    def restart(self, run: int, start: NDArray[Any]) -> None:
+        """Give one run new initial parameters; the optimiser keeps its moments, as published."""
+        for name, p in self._split(start[None], next(iter(self.parameters.values())).dtype).items():
+            self.parameters[name][run] = p[0]
+
+    def call(self, what: str, in_dims: Any = 0, *arguments: Any) -> Any:
+        """Call the view with the parameters of every run."""
+
+        def one(parameters: Mapping[str, Tensor], *arguments: Any) -> Any:
+            return functional_call(self.view, dict(parameters), (what, *arguments))
+
+        dims = (0, *([in_dims] * len(arguments)))
+        return vmap(one, in_dims=dims, randomness="different")(self.parameters, *arguments)
+
+    def project(self) -> None:
+        """Clip the parameters of all runs at once: legal boxes hold for each element."""
+        functional_call(self.view, self.parameters, ("project",))
+
+    @torch.no_grad()
+    def errors(self, inputs: Tensor, targets: Tensor, runs: slice) -> Tensor:
+        """Mean squared error of some runs on shared inputs (rows, in), in eval mode; targets (runs, rows)."""
+        self.view.eval()
+        chosen = {name: p[runs] for name, p in self.parameters.items()}
+
+        def one(parameters: Mapping[str, Tensor], target: Tensor) -> Tensor:
+            output: Tensor = functional_call(self.view, dict(parameters), ("output", inputs))
+            return (output.squeeze(-1) - target).square().double().mean()
+
+        result: Tensor = vmap(one, chunk_size=max(1, 2**24 // inputs.numel()))(chosen, targets)
+        self.view.train()
+        return result
+
+
+def train(
+    module: nn.Module,
+    jobs: Sequence[Job],
+    *,
+    precision: str = "float32",
+    compiled: bool = False,
+    on_step: Callable[[int], None] = lambda step: None,
+) -> Iterator[tuple[int, Runs, float]]:
+    """Train all runs of all jobs, which share module and recipe, as one stack; yield (job, runs, seconds) at the end.
+
+    `on_step` is called with the number of each step done. If the module raises an error, the runs are tried one by one, and
+    those that raise are given back as failed, with the message.
+    """
+    began = time.perf_counter()
+    try:
+        results = _train_stack(module, jobs, precision, compiled, on_step)
+    except Exception as error:
+        if sum(len(job.seeds) for job in jobs) == 1:
+            results = [_failed(jobs[0], error)]
+        else:
+            results = [Runs.join([_train_one(module, job, k, precision) for k in range(len(job.seeds))]) for job in jobs]
+    seconds = (time.perf_counter() - began) / len(jobs)
+    for number, runs in enumerate(results):
+        yield number, runs, seconds
+
+
+def _train_one(module: nn.Module, job: Job, index: int, precision: str) -> Runs:
+    ((_, runs, _),) = train(module, [job.only(index)], precision=precision)
+    return runs
+
+
+def _failed(job: Job, error: Exception) -> Runs:
+    rows = len(job.recipe.steps)
+    nothing = np.full((1, rows), np.nan)
+    where = f"{job.interpolation} {job.operation}, seed {job.seeds[0]}"
+    message = f"{where}: {''.join(traceback.format_exception_only(error)).strip()}"
+    weights = np.full((1, job.starts.shape[-1]), np.nan)
+    seeds = np.asarray(job.seeds, np.int64)
+    return Runs(seeds, job.recipe.steps, nothing, nothing.copy(), nothing.copy(), weights, ["failed"], [message])
+
+
+def _train_stack(
+    module: nn.Module, jobs: Sequence[Job], precision: str, compiled: bool, on_step: Callable[[int], None]
+) -> list[Runs]:
+    recipe, inputs = jobs[0].recipe, jobs[0].inputs
+    dtype: torch.dtype = getattr(torch, precision)
+    stack = _Stack(module, np.concatenate([job.starts for job in jobs]), dtype)
+    starts = np.concatenate([job.starts for job in jobs])
+    seeds = np.concatenate([job.seeds for job in jobs]).astype(np.int64)
+    offsets = np.concatenate([job.offsets for job in jobs]).astype(np.int64)
+    operations = np.concatenate([[OPERATIONS.index(job.operation)] * len(job.seeds) for job in jobs])
+    ends = np.cumsum([len(job.seeds) for job in jobs])
+    slices = [slice(end - len(job.seeds), end) for job, end in zip(jobs, ends, strict=True)]
+    codes = np.concatenate([np.repeat(parse(job.interpolation).encode()[None], len(job.seeds), 0) for job in jobs])
+    runs, rows = len(seeds), len(recipe.steps)
+    batch, target = np.empty((runs, inputs, recipe.batch), precision), np.empty((runs, recipe.batch), precision)
+    normal = stack.noise == "normal"
+    noise = np.empty((runs, sum(s.numel() for s in stack.shapes.values()) if normal else inputs * recipe.batch), precision)
+    gradient_noise = np.empty((runs, sum(shape.numel() for shape in stack.shapes.values())), precision)
+    x, y = torch.from_numpy(batch).transpose(1, 2), torch.from_numpy(target)
+    drawn = _noise_view(torch.from_numpy(noise), stack, normal, inputs)
+    evaluation = [_evaluation_sets(job, offsets[part], precision) for job, part in zip(jobs, slices, strict=True)]
+    curves = np.full((3, runs, rows), np.nan)
+    alive = np.ones(runs, bool)
+    last_error = torch.full((runs,), math.inf, dtype=dtype)
+    rules = [training.Reinitialisation() for _ in range(runs)] if recipe.reinitialise else []
+    attempts = np.zeros(runs, int)
+    pull = _gradient_function(stack, recipe)
+    if compiled:
+        pull = torch.compile(pull)
+    stack.view.train()
+    for step in range(recipe.iterations + 1):
+        if step % recipe.log_interval == 0:
+            row = step // recipe.log_interval
+            alive &= stack.flat().isfinite().all(1).numpy()
+            for (val_x, val_y, test_x, test_y), part in zip(evaluation, slices, strict=True):
+                curves[0, part, row] = stack.errors(val_x, val_y, part).numpy()
+                curves[1, part, row] = stack.errors(test_x, test_y, part).numpy()
+            with torch.no_grad():
+                curves[2, :, row] = stack.call("sparsity").double().numpy()
+            curves[:, ~alive, row] = np.nan
+            last_error = torch.from_numpy(curves[0, :, row].copy()).to(dtype)
+        fill_batches(codes, seeds, TRAIN, step, operations, offsets, batch, target)
+        if stack.noise:
+            fill_noises(seeds, NOISE, step, normal, noise)
+        strength, gate_strength = _strengths(recipe, step, last_error)
+        norm = training.StepwiseGrowth(recipe.norm_start, recipe.norm_end, recipe.norm_every)(step) if recipe.norm else 0.0
+        criterion = _criterion(recipe, step)
+        gradients = pull(criterion, stack.parameters, x, y, drawn, strength, gate_strength, torch.tensor(norm, dtype=dtype))
+        if recipe.gradient_noise:
+            fill_noises(seeds, GRADIENT, step, True, gradient_noise)
+            deviation = math.sqrt(recipe.gradient_noise / (1 + step) ** 0.55)
+            split = stack._split(gradient_noise, dtype)
+            gradients = {name: g + deviation * split[name] for name, g in gradients.items()}
+        _update(stack, _clipped(gradients, recipe.clip_value, recipe.clip_norm), recipe, step)
+        if recipe.project:
+            stack.project()
+        for run, rule in enumerate(rules):
+            if rule.due(step, float(last_error[run])):
+                attempts[run] = (attempts[run] + 1) % starts.shape[1]
+                stack.restart(run, starts[run, attempts[run]])
+        on_step(step + 1)
+    weights = stack.flat().double().numpy()
+    alive &= np.isfinite(weights).all(1)
+    return [
+        Runs(
+            seeds=seeds[part],
+            steps=recipe.steps,
+            validation=curves[0, part],
+            test=curves[1, part],
+            sparsity=curves[2, part],
+            weights=weights[part],
+            status=["ok" if ok else "diverged" for ok in alive[part]],
+            messages=[""] * (part.stop - part.start),
+        )
+        for part in slices
+    ]
+
+
+def _noise_view(noise: Tensor, stack: _Stack, normal: bool, inputs: int) -> Tensor:
+    runs = noise.shape[0]
+    if normal:
+        return noise.reshape(runs, *next(iter(stack.shapes.values())))
+    return noise.reshape(runs, inputs, -1).transpose(1, 2)
+
+
+def _evaluation_sets(job: Job, offsets: NDArray[Any], precision: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    sets: list[Tensor] = []
+    for distribution, purpose in ((job.interpolation, VALIDATION), (job.extrapolation, TEST)):
+        columns = evaluation_inputs(distribution, job.inputs, job.recipe.evaluation_rows, purpose, np.dtype(precision))
+        x = torch.from_numpy(columns)
+        a, b = x[offsets], x[np.minimum(offsets + 1, job.inputs - 1)]
+        sets += [x.T.contiguous(), TARGETS[job.operation](a, b)]
+    return sets[0], sets[1], sets[2], sets[3]
+
+
+TARGETS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "reciprocal": lambda a, b: 1 / a,
+    "square": lambda a, b: a * a,
+    "sqrt": lambda a, b: a.sqrt(),
+    "identity": lambda a, b: a,
+}
+
+
+def _criterion(recipe: Any, step: int) -> Any:
+    if recipe.loss == "pcc-mse":
+        return LOSSES["pcc" if step < recipe.loss_switch else "mse"]
+    return LOSSES[recipe.loss]
+
+
+def _strengths(recipe: Any, step: int, last_error: Tensor) -> tuple[Tensor, Tensor]:
+    """Strength of the penalty's weight and gate terms for every run."""
+    if recipe.penalty_below is None:
+        share = min(max((step - recipe.penalty_start) / max(recipe.penalty_end - recipe.penalty_start, 1), 0.0), 1.0)
+        shares = torch.full_like(last_error, share)
+    else:
+        shares = ((last_error < recipe.penalty_below) & (step > recipe.penalty_start)).to(last_error.dtype)
+    gate = recipe.penalty if recipe.gate_penalty is None else recipe.gate_penalty
+    return recipe.penalty * shares, gate * shares
+
+
+def _gradient_function(stack: _Stack, recipe: Any) -> Any:
+    """Gradients of the whole loss for every run, given the batch and the strengths of this step."""
+    penalised = bool(recipe.penalty or recipe.gate_penalty)
+
+    def loss(
+        criterion: Any, parameters: dict[str, Tensor], x: Tensor, y: Tensor, noise: Tensor, weight: Tensor, gate: Tensor, norm: Tensor
+    ) -> Tensor:
+        arguments = (x, noise) if stack.noise else (x,)
+        output = functional_call(stack.view, parameters, ("output", *arguments))
+        total: Tensor = criterion(output.squeeze(-1), y)
+        if penalised:
+            on_weights, on_gates = functional_call(stack.view, parameters, ("penalties",))
+            total = total + weight * on_weights + gate * on_gates
+        if recipe.norm:
+            total = total + norm * sum(torch.linalg.vector_norm(p, recipe.norm) for p in parameters.values())
+        return total
+
+    def gradients(criterion: Any, *arguments: Any) -> dict[str, Tensor]:
+        def of(*arguments: Any) -> dict[str, Tensor]:
+            pulled: dict[str, Tensor] = grad(lambda *a: loss(criterion, *a))(*arguments)
+            return pulled
+
+        dims = (0, 0, 0, 0 if stack.noise else None, 0, 0, None)
+        result: dict[str, Tensor] = vmap(of, in_dims=dims, randomness="different")(*arguments)
+        return result
+
+    return gradients
+
+
+def _clipped(gradients: dict[str, Tensor], value: float, norm: float) -> dict[str, Tensor]:
+    if value:
+        gradients = {name: g.clamp(-value, value) for name, g in gradients.items()}
+    if norm:
+        squares = torch.stack([g.flatten(1).square().sum(1) for g in gradients.values()]).sum(0)
+        factor = (norm / (squares.sqrt() + 1e-6)).clamp_max(1.0)
+        gradients = {name: g * factor.reshape(-1, *[1] * (g.ndim - 1)) for name, g in gradients.items()}
+    return gradients
+
+
+@torch.no_grad()
+def _update(stack: _Stack, gradients: dict[str, Tensor], recipe: Any, step: int) -> None:
+    """One step of the optimiser on every run."""
+    for name, g in gradients.items():
+        p = stack.parameters[name]
+        if recipe.optimiser == "sgd":
+            p.sub_(g, alpha=recipe.learning_rate)
+            continue
+        first = stack.first[name].mul_(0.9).add_(g, alpha=1 - 0.9)
+        second = stack.second[name].mul_(0.999).addcmul_(g, g, value=1 - 0.999)
+        rate, root = recipe.learning_rate / (1 - 0.9 ** (step + 1)), math.sqrt(1 - 0.999 ** (step + 1))
+        p.addcdiv_(first, (second.sqrt() / root).add_(1e-8), value=-rate)
