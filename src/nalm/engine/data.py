@@ -48,30 +48,59 @@ class Job:
 
 
 @njit(**SAFE)
+def _add(a: Any, b: Any, out: Any) -> None:
+    for k in range(out.size):
+        out[k] = a[k] + b[k]
+
+
+@njit(**SAFE)
+def _subtract(a: Any, b: Any, out: Any) -> None:
+    for k in range(out.size):
+        out[k] = a[k] - b[k]
+
+
+@njit(**SAFE)
+def _multiply(a: Any, b: Any, out: Any) -> None:
+    for k in range(out.size):
+        out[k] = a[k] * b[k]
+
+
+@njit(**SAFE)
+def _divide(a: Any, b: Any, out: Any) -> None:
+    for k in range(out.size):
+        out[k] = a[k] / b[k]
+
+
+@njit(**SAFE)
+def _invert(a: Any, out: Any) -> None:
+    one = out.dtype.type(1)
+    for k in range(out.size):
+        out[k] = one / a[k]
+
+
+@njit(**SAFE)
+def _root(a: Any, out: Any) -> None:
+    for k in range(out.size):
+        out[k] = np.sqrt(a[k])
+
+
+@njit(**SAFE)
 def targets(operation: Any, a: Any, b: Any, out: Any) -> None:
     """The true results of an operation; `OPERATIONS` says which number is which."""
-    one = out.dtype.type(1)
     if operation == 0:
-        for k in range(out.size):
-            out[k] = a[k] + b[k]
+        _add(a, b, out)
     elif operation == 1:
-        for k in range(out.size):
-            out[k] = a[k] - b[k]
+        _subtract(a, b, out)
     elif operation == 2:
-        for k in range(out.size):
-            out[k] = a[k] * b[k]
+        _multiply(a, b, out)
     elif operation == 3:
-        for k in range(out.size):
-            out[k] = a[k] / b[k]
+        _divide(a, b, out)
     elif operation == 4:
-        for k in range(out.size):
-            out[k] = one / a[k]
+        _invert(a, out)
     elif operation == 5:
-        for k in range(out.size):
-            out[k] = a[k] * a[k]
+        _multiply(a, a, out)
     elif operation == 6:
-        for k in range(out.size):
-            out[k] = np.sqrt(a[k])
+        _root(a, out)
     else:
         for k in range(out.size):
             out[k] = a[k]

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from nalm.engine.vector import SAFE, exp_array, log_array, sigmoid_array, sincos_array, tanh_array
+from nalm.engine.vector import SAFE, exp_, log_, sigmoid_, sincos, tanh_
 
 __all__ = ["KERNELS", "Kernel", "backward", "forward", "penalise", "project", "sparsity"]
 
@@ -55,6 +55,18 @@ def _add_scaled(w: Any, x: Any, out: Any) -> None:
 def _multiply(x: Any, y: Any, out: Any) -> None:
     for b in range(out.size):
         out[b] = x[b] * y[b]
+
+
+@njit(**SAFE)
+def _scale_by(x: Any, out: Any) -> None:
+    for b in range(out.size):
+        out[b] *= x[b]
+
+
+@njit(**SAFE)
+def _rescale(w: Any, out: Any) -> None:
+    for b in range(out.size):
+        out[b] *= w
 
 
 @njit(**SUMS)
@@ -134,8 +146,8 @@ def _nac_weights(p: Any, n: Any, base: Any, w: Any) -> None:
     for i in range(n):
         w[1, i] = base * p[i]
         w[2, i] = base * p[n + i]
-    tanh_array(w[1, :n], w[1, :n])
-    sigmoid_array(w[2, :n], w[2, :n])
+    tanh_(w[1, :n])
+    sigmoid_(w[2, :n])
     for i in range(n):
         w[0, i] = w[1, i] * w[2, i]
 
@@ -332,7 +344,7 @@ def _log_magnitudes(x: Any, t: Any) -> None:
     """Rows of t: ln(|x_i| + 1e-7)."""
     for i in range(x.shape[0]):
         _magnitudes(x[i], x.dtype.type(LOG_EPSILON), t[i])
-        log_array(t[i], t[i])
+        log_(t[i])
 
 
 @njit(**SAFE)
@@ -343,13 +355,13 @@ def nac_mul_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w
     _fill(p.dtype.type(0), y)
     for i in range(n):
         _add_scaled(w[0, i], t[i], y)
-    exp_array(y, y)
+    exp_(y)
 
 
 @njit(**SAFE)
 def nac_mul_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
     n = x.shape[0]
-    _multiply(dy, y, dy)
+    _scale_by(y, dy)
     for i in range(n):
         w[3, i] = _dot(dy, t[i])
     _nac_back(w, n, p.dtype.type(1), w[3], g)
@@ -393,8 +405,8 @@ def nalu_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: A
         _add_scaled(w[0, i], x[i], additive)
         _add_scaled(w[0, i], t[i], multiplicative)
         _add_scaled(base * p[2 * n + i], x[i], gate)
-    exp_array(multiplicative, multiplicative)
-    sigmoid_array(gate, gate)
+    exp_(multiplicative)
+    sigmoid_(gate)
     _mix(gate, additive, multiplicative, y)
 
 
@@ -433,7 +445,7 @@ def _capped_exponential(exponent: Any, out: Any) -> None:
     for b in range(out.size):
         out[b] = cap if exponent[b] > cap else exponent[b]
         exponent[b] = zero if exponent[b] > cap else one
-    exp_array(out, out)
+    exp_(out)
 
 
 @njit(**SAFE)
@@ -456,7 +468,7 @@ def inalu_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: 
     _fill(zero, exponent)
     for i in range(n):
         _floored_magnitudes(x[i], p.dtype.type(LOG_EPSILON), logs[i])
-        log_array(logs[i], logs[i])
+        log_(logs[i])
         _signs(x[i], signs[i])
         _add_scaled(add[0, i], x[i], additive)
         _add_scaled(mul[0, i], logs[i], exponent)
@@ -696,16 +708,16 @@ def nru_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: An
     logs, powers, prefix, sign = t[0:n], t[n : 2 * n], t[2 * n : 3 * n], t[3 * n]
     for i in range(n):
         w[1, i] = scale * p[i]
-    tanh_array(w[1, :n], w[1, :n])
+    tanh_(w[1, :n])
     for i in range(n):
         w[0, i] = w[1, i] * w[1, i] if training else abs(p[i])
     _fill(one, prefix[0])
     _fill(one, sign)
     for i in range(n):
         _magnitudes(x[i], p.dtype.type(0), logs[i])
-        log_array(logs[i], logs[i])
+        log_(logs[i])
         _scaled(p[i], logs[i], powers[i])
-        exp_array(powers[i], powers[i])
+        exp_(powers[i])
         if k.separate:
             if abs(np.rint(p[i])) > 0:
                 _multiply_by_sign(x[i], sign)
@@ -714,7 +726,7 @@ def nru_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: An
         after = prefix[i + 1] if i + 1 < n else y
         _amount_factor(powers[i], w[0, i], prefix[i], after)
     if k.separate:
-        _multiply(y, sign, y)
+        _scale_by(sign, y)
 
 
 @njit(**SAFE)
@@ -744,7 +756,7 @@ def nru_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: A
     one, two, scale = p.dtype.type(1), p.dtype.type(2), p.dtype.type(k.tanh_scale)
     logs, powers, prefix, sign = t[0:n], t[n : 2 * n], t[2 * n : 3 * n], t[3 * n]
     if k.separate:
-        _multiply(dy, sign, dy)
+        _scale_by(sign, dy)
     for i in range(n - 1, -1, -1):
         if training:
             slope = two * w[1, i] * (one - w[1, i] * w[1, i]) * scale
@@ -779,7 +791,7 @@ def nmru_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: A
         _reciprocals(x[i], epsilon, values[n + i])
     if k.gated:
         for i in range(m):
-            _scaled(p[m + i], values[i], values[i])
+            _rescale(p[m + i], values[i])
     if not k.signed:
         _product(p[:m], values, prefix, y)
         return
@@ -793,7 +805,7 @@ def nmru_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: A
     _fill(p.dtype.type(0), angle)
     for i in range(m):
         _add_if_negative(p[i] * p.dtype.type(math.pi), values[i], angle)
-    sincos_array(angle, sine, cosine)
+    sincos(angle, sine, cosine)
     _product(p[:m], sizes, prefix, size)
     _multiply(size, cosine, y)
 
@@ -827,7 +839,7 @@ def nmru_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: 
     if w[1, 0] > 0:
         for i in range(m):
             g[i] += p.dtype.type(math.pi) * _angle_back(dy, size, sine, values[i])
-        _multiply(dy, cosine, dy)
+        _scale_by(cosine, dy)
     for i in range(m - 1, -1, -1):
         if k.gated and p[m + i] != 0:
             g[m + i] += _gated_factor_back(sizes[i], p[i], p[m + i], prefix[i], dy)
@@ -892,16 +904,17 @@ def npu_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: An
         gate = min(max(p[n + i], zero), one)
         w[0, i] = gate
         _gated_magnitude(x[i], gate, p.dtype.type(k.epsilon), magnitudes[i])
-        log_array(magnitudes[i], logs[i])
+        _copy(magnitudes[i], logs[i])
+        log_(logs[i])
         _add_scaled(p[i], logs[i], exponent)
         if turning:
             _add_if_negative(p[i] * gate * pi, x[i], angle)
         if k.complex:
             _add_if_negative(-p[2 * n + i] * gate * pi, x[i], exponent)
             _add_scaled(p[2 * n + i], logs[i], angle)
-    exp_array(exponent, exponent)
+    exp_(exponent)
     if turning:
-        sincos_array(angle, sine, cosine)
+        sincos(angle, sine, cosine)
         _multiply(exponent, cosine, y)
     else:
         _copy(exponent, y)

@@ -1,7 +1,8 @@
 """Elementary functions over arrays, written so that LLVM vectorises them: exp, log, sine and cosine, tanh, sigmoid.
 
 In float32 they are polynomials after a reduction of the range by bit operations (the classic Cephes coefficients), within
-two units in the last place of the exact value over the whole range, infinities and NaN included. In float64 they are the
+two units in the last place of the exact value over the whole range, infinities and NaN included. They work in place: two
+array arguments that might overlap would not be vectorised. In float64 they are the
 library's functions, element by element: that precision is for tests.
 """
 
@@ -14,10 +15,11 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
-__all__ = ["SAFE", "exp_array", "log_array", "sigmoid_array", "sincos_array", "tanh_array", "unowned"]
+__all__ = ["SAFE", "exp_", "log_", "sigmoid_", "sincos", "tanh_"]
 
-SAFE = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
-"""Compiler options of all numeric code: products and sums may be fused, nothing is assumed about NaN and infinity."""
+SAFE = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, "_nrt": False}
+"""Compiler options of all numeric code: products and sums may be fused, nothing is assumed about NaN and infinity, and arrays
+have no reference counts (nothing is allocated), which would cost more than the inner loops."""
 
 F = np.float32
 I = np.int32  # noqa: E741
@@ -41,21 +43,6 @@ def _float(context: Any, x: Any) -> Any:
         return builder.bitcast(arguments[0], context.get_value_type(types.float32))
 
     return types.float32(types.int32), build
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def unowned(context: Any, array: Any) -> Any:
-    """The same array without an owner: views of it then cost no atomic reference count, which the inner loops would feel.
-
-    Only for arrays that the caller keeps alive meanwhile.
-    """
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        view = context.make_array(array)(context, builder, arguments[0])
-        view.meminfo, view.parent = view.meminfo.type(None), view.parent.type(None)
-        return view._getvalue()
-
-    return array(array), build
 
 
 @njit(**SAFE, inline="always")
@@ -158,51 +145,51 @@ def _sincos32(x: Any, sine: Any, cosine: Any) -> None:
 
 
 @njit(**SAFE)
-def _exp32(x: Any, out: Any) -> None:
+def _exp32(x: Any) -> None:
     for b in range(x.size):
-        out[b] = _exp(x[b])
+        x[b] = _exp(x[b])
 
 
 @njit(**SAFE)
-def _log32(x: Any, out: Any) -> None:
+def _log32(x: Any) -> None:
     for b in range(x.size):
-        out[b] = _log(x[b])
+        x[b] = _log(x[b])
 
 
 @njit(**SAFE)
-def _tanh32(x: Any, out: Any) -> None:
+def _tanh32(x: Any) -> None:
     for b in range(x.size):
-        out[b] = _tanh(x[b])
+        x[b] = _tanh(x[b])
 
 
 @njit(**SAFE)
-def _sigmoid32(x: Any, out: Any) -> None:
+def _sigmoid32(x: Any) -> None:
     for b in range(x.size):
-        out[b] = F(1) / (F(1) + _exp(-x[b]))
+        x[b] = F(1) / (F(1) + _exp(-x[b]))
 
 
 @njit(**SAFE)
-def _exp64(x: Any, out: Any) -> None:
+def _exp64(x: Any) -> None:
     for b in range(x.size):
-        out[b] = np.exp(x[b])
+        x[b] = np.exp(x[b])
 
 
 @njit(**SAFE)
-def _log64(x: Any, out: Any) -> None:
+def _log64(x: Any) -> None:
     for b in range(x.size):
-        out[b] = np.log(x[b])
+        x[b] = np.log(x[b])
 
 
 @njit(**SAFE)
-def _tanh64(x: Any, out: Any) -> None:
+def _tanh64(x: Any) -> None:
     for b in range(x.size):
-        out[b] = np.tanh(x[b])
+        x[b] = np.tanh(x[b])
 
 
 @njit(**SAFE)
-def _sigmoid64(x: Any, out: Any) -> None:
+def _sigmoid64(x: Any) -> None:
     for b in range(x.size):
-        out[b] = 1.0 / (1.0 + np.exp(-x[b]))
+        x[b] = 1.0 / (1.0 + np.exp(-x[b]))
 
 
 @njit(**SAFE)
@@ -211,23 +198,23 @@ def _sincos64(x: Any, sine: Any, cosine: Any) -> None:
         sine[b], cosine[b] = np.sin(x[b]), np.cos(x[b])
 
 
-def exp_array(x: Any, out: Any) -> None:
-    """Write exp(x) to `out`; both may be the same array. To be called from compiled code."""
+def exp_(x: Any) -> None:
+    """Replace x by exp(x). To be called from compiled code."""
 
 
-def log_array(x: Any, out: Any) -> None:
-    """Write log(x) to `out`; both may be the same array. To be called from compiled code."""
+def log_(x: Any) -> None:
+    """Replace x by log(x). To be called from compiled code."""
 
 
-def tanh_array(x: Any, out: Any) -> None:
-    """Write tanh(x) to `out`; both may be the same array. To be called from compiled code."""
+def tanh_(x: Any) -> None:
+    """Replace x by tanh(x). To be called from compiled code."""
 
 
-def sigmoid_array(x: Any, out: Any) -> None:
-    """Write 1 / (1 + exp(-x)) to `out`; both may be the same array. To be called from compiled code."""
+def sigmoid_(x: Any) -> None:
+    """Replace x by 1 / (1 + exp(-x)). To be called from compiled code."""
 
 
-def sincos_array(x: Any, sine: Any, cosine: Any) -> None:
+def sincos(x: Any, sine: Any, cosine: Any) -> None:
     """Write sin(x) and cos(x); neither may be `x` itself. To be called from compiled code."""
 
 
@@ -235,16 +222,16 @@ def _by_precision(function: Any, single: Any, double: Any) -> None:
     @overload(function, strict=False)  # type: ignore[untyped-decorator]
     def choose(x: Any, *outputs: Any) -> Any:
         chosen = single if x.dtype == types.float32 else double
-        if function is sincos_array:
+        if function is sincos:
             return lambda x, sine, cosine: chosen(x, sine, cosine)
-        return lambda x, out: chosen(x, out)
+        return lambda x: chosen(x)
 
 
 for _name, _single, _double in (
-    (exp_array, _exp32, _exp64),
-    (log_array, _log32, _log64),
-    (tanh_array, _tanh32, _tanh64),
-    (sigmoid_array, _sigmoid32, _sigmoid64),
-    (sincos_array, _sincos32, _sincos64),
+    (exp_, _exp32, _exp64),
+    (log_, _log32, _log64),
+    (tanh_, _tanh32, _tanh64),
+    (sigmoid_, _sigmoid32, _sigmoid64),
+    (sincos, _sincos32, _sincos64),
 ):
     _by_precision(_name, _single, _double)

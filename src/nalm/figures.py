@@ -1,0 +1,169 @@
+"""The figure of the single-module benchmark: success rate, speed of convergence and sparsity error, side by side."""
+
+from __future__ import annotations
+
+import math
+import os
+import textwrap
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter, MaxNLocator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from matplotlib.axes import Axes
+
+__all__ = ["save", "three_panels"]
+
+PANELS = {
+    "Success rate": ("success_rate", "success_low", "success_high"),
+    "Solved at iteration step": ("solved_at_mean", "solved_at_low", "solved_at_high"),
+    "Sparsity error": ("sparsity_mean", "sparsity_low", "sparsity_high"),
+}
+"""Title of each panel, with the fields of the point and of the ends of its interval."""
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's colour-blind-safe palette without its yellow, which is too pale on white."""
+
+MARKERS = "osD^vPX<"
+"""One more than there are colours, so that a pair comes again only after 56 modules."""
+
+SMALLEST = 1e-8
+"""Sparsity error below which the logarithmic scale turns linear, so that zero has its place."""
+
+_saving = threading.Lock()
+"""Settings of matplotlib belong to the process, so that only one thread may change them at a time."""
+
+
+def three_panels(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    labels: Mapping[str, str] | None = None,
+    caption: str = "",
+    vary: str = "interpolation",
+) -> Figure:
+    """Draw success rate, solved at iteration step and sparsity error of every module, with their intervals.
+
+    Values run downwards and modules within them, both in the order in which the rows name them; each operation has a row of
+    panels. A field that is None is not drawn.
+
+    Args:
+        rows: the benchmark's rows, as ``nalm bench --json`` prints them.
+        labels: how to print a module's name, where not as it is.
+        caption: small text under the figure.
+        vary: the field whose values stand on the vertical axis.
+    """
+    if not rows:
+        raise ValueError("a figure needs at least one row, got none")
+    for row in rows:
+        if vary not in row:
+            raise ValueError(f"cannot vary {vary!r}: a row has only {', '.join(row)}")
+    modules = _unique(row["module"] for row in rows)
+    groups = [[row for row in rows if row["operation"] == name] for name in _unique(row["operation"] for row in rows)]
+    values = [_unique(row[vary] for row in group) for group in groups]
+    counts = [len(each) for each in values]
+    names = [(labels or {}).get(module, module) for module in modules]
+    columns = min(len(names), max(1, int(110 / (6 + max(map(len, names))))))
+    legend_height, value_height = 0.2 * math.ceil(len(names) / columns), max(0.3, 0.1 + 0.085 * len(names))
+
+    figure = Figure(figsize=(10, 0.4 + legend_height + sum(0.7 + value_height * n for n in counts)), layout="constrained")
+    grid = figure.subplots(len(groups), len(PANELS), sharey="row", squeeze=False, height_ratios=counts)
+    for line, group, each in zip(grid, groups, values, strict=True):
+        for axes, (title, fields) in zip(line, PANELS.items(), strict=True):
+            _draw(axes, group, modules, each, vary, fields)
+            axes.set_title(title, fontsize="medium")
+        _arrange(line, each)
+        heading = f"{group[0]['operation']} by {vary.replace('_', ' ')}"
+        line[0].annotate(heading, (0, 1), (-3.5, 6), "axes fraction", "offset points", ha="right", va="baseline")
+    handles = [Line2D([], [], label=name, **_style(i)) for i, name in enumerate(names)]
+    figure.legend(
+        handles=handles, loc="outside upper center", ncols=columns, frameon=False, handletextpad=0.2, columnspacing=1.5
+    )
+    if caption:
+        figure.supxlabel(textwrap.fill(caption, 190), x=0.01, ha="left", fontsize="x-small", color="0.3")
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # each drawing would move things a little, and an SVG depend on what came before
+    return figure
+
+
+def save(figure: Figure, path: str | os.PathLike[str]) -> list[Path]:
+    """Write a figure as PNG or SVG by the path's suffix, or as both where it has none, and return what was written.
+
+    Parent folders are made. A file appears whole or not at all, and an SVG of the same figure is the same to the byte.
+    """
+    path = Path(path)
+    if path.suffix not in ("", ".png", ".svg"):
+        raise ValueError(f"a figure is saved as .png, .svg or, without suffix, both, got {path.name!r}")
+    suffixes = [path.suffix] if path.suffix else [".png", ".svg"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return [_write(figure, path.with_suffix(suffix)) for suffix in suffixes]
+
+
+def _write(figure: Figure, path: Path) -> Path:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    metadata = {"Date": None} if path.suffix == ".svg" else None
+    with _saving, rc_context({"svg.hashsalt": "nalm"}):
+        try:
+            figure.savefig(temporary, format=path.suffix[1:], dpi=150, metadata=metadata)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    return path
+
+
+def _draw(
+    axes: Axes,
+    rows: Sequence[Mapping[str, Any]],
+    modules: Sequence[str],
+    values: Sequence[Any],
+    vary: str,
+    fields: tuple[str, str, str],
+) -> None:
+    """One panel: a line of points a module, dodged within each value, over the lines of their intervals."""
+    point, low, high = fields
+    for i, module in enumerate(modules):
+        dodge = 0.84 * ((i + 0.5) / len(modules) - 0.5)
+        shown = [(values.index(row[vary]) + dodge, row) for row in rows if row["module"] == module and row[point] is not None]
+        known = [(y, row) for y, row in shown if row[low] is not None and row[high] is not None]
+        style = _style(i)
+        ends = [row[low] for _, row in known], [row[high] for _, row in known]
+        axes.hlines([y for y, _ in known], *ends, color=style["color"], linewidth=1.2)
+        axes.plot([row[point] for _, row in shown], [y for y, _ in shown], **style)
+
+
+def _arrange(line: Sequence[Axes], values: Sequence[Any]) -> None:
+    """Scales and ticks of one row of panels."""
+    success, solved, sparsity = line
+    for axes in line:
+        axes.grid(axis="x", color="0.88", linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+        for i in range(0, len(values), 2):
+            axes.axhspan(i - 0.5, i + 0.5, color="0.955", linewidth=0, zorder=0)
+    success.set_yticks(range(len(values)), map(str, values))
+    success.set_ylim(len(values) - 0.5, -0.5)
+    success.set_xlim(-0.03, 1.03)
+    solved.set_xlim(0, max(1.0, solved.get_xlim()[1]))
+    solved.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
+    solved.xaxis.set_major_formatter(EngFormatter(sep=""))
+    sparsity.set_xscale("symlog", linthresh=SMALLEST)
+    sparsity.locator_params(axis="x", numticks=6)
+    sparsity.set_xlim(-SMALLEST / 2, max(1.0, sparsity.get_xlim()[1]))
+
+
+def _style(index: int) -> dict[str, Any]:
+    colour = COLOURS[index % len(COLOURS)]
+    face = colour if index < len(COLOURS) else "white"
+    marker = MARKERS[index % len(MARKERS)]
+    return {"color": colour, "marker": marker, "markerfacecolor": face, "markersize": 4.5, "linestyle": "none"}
+
+
+def _unique(values: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(values))
