@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from nalm import layers
+from nalm.specs import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,6 +55,12 @@ class ModuleInfo:
     """What its penalty measures: distance to `discrete` weights, number of `open-gates`, or `none`."""
     fused: bool = False
     """Whether the fused engine has a kernel for it."""
+    recipe: Recipe = Recipe()
+    """How its paper trains it on two inputs."""
+    with_more_inputs: Mapping[str, Any] = field(default_factory=lambda: LONGER)
+    """What changes in the recipe when there are irrelevant inputs."""
+    by_operation: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What changes in the recipe for an operation."""
 
     def build(self, in_features: int, out_features: int, **options: Any) -> Unit:
         """Build the layer; `options` are those of the class and go before the record's own."""
@@ -62,6 +69,11 @@ class ModuleInfo:
             if name not in allowed:
                 raise TypeError(f"{self.name} has no option {name!r}; it takes: {', '.join(allowed)}")
         return self.cls(in_features, out_features, **{**self.options, **options})
+
+    def recipe_for(self, operation: str, inputs: int) -> Recipe:
+        """The published recipe for an operation and a number of inputs."""
+        changes = {**self.by_operation.get(operation, {}), **(self.with_more_inputs if inputs > 2 else {})}
+        return self.recipe.replace(**changes)
 
     @cached_property
     def operations(self) -> tuple[str, ...]:
@@ -74,45 +86,154 @@ class ModuleInfo:
         return self.cls.domain
 
 
+LONGER = {"iterations": 100_000, "penalty_start": 50_000, "penalty_end": 75_000}
+"""The papers train twice as long where there are irrelevant inputs."""
+
+
 def _records() -> dict[str, ModuleInfo]:
-    modified = {"bounded": True, "clip_gate": True, "constrained_start": True, "skip_zero_weight": True}
+    trask, madsen, heim, schloer = "trask2018", "madsen2020", "heim2020", "schloer2020"
     division, snmu = "mistry2022division", "mistry2022snmu"
+    modified = {"bounded": True, "clip_gate": True, "constrained_start": True, "skip_zero_weight": True}
+    info, discrete = ModuleInfo, Recipe(penalty=10.0)
+    inalu = Recipe(penalty=0.05, penalty_below=1.0, penalty_start=10_000, clip_value=0.1, reinitialise=True)
+    halves = replace(inalu, reinitialise=False)
+    power = Recipe(learning_rate=5e-3, norm=1)
+    modified_power = replace(power, penalty=1.0, penalty_start=40_000, penalty_end=50_000)
+    power_by_operation = {"mul": {"norm_start": 1e-7, "norm_end": 1e-5}}
+    nru = replace(discrete, learning_rate=1.0)
+    slower = {**LONGER, "learning_rate": 1e-3}
+    nmru = replace(discrete, learning_rate=1e-2, clip_norm=1.0)
+    gated = replace(nmru, gate_penalty=1.0)
+    stg = Recipe(penalty=0.05, penalty_start=-1, penalty_end=0)
+    short = {"iterations": 50_000}
+    sums = "Sum; linear weights clipped to [-1, 1]."
     records = [
-        ModuleInfo("nac-add", "NAC+", layers.NACAdd, "trask2018", "Sum; weights tanh times sigmoid."),
-        ModuleInfo("nac-mul", "NAC•", layers.NACMul, "trask2018", "Product of powers in log space; loses signs."),
-        ModuleInfo("nac-mul-sigmoid", "NAC•,σ", layers.NACMulSigmoid, "madsen2020", "NAC• with sigmoid exponents."),
-        ModuleInfo("nac-mul-nmu", "NAC•,NMU", layers.NACMulNMU, "madsen2020", "NAC• with the linear weights of the NMU."),
-        ModuleInfo("nalu", "NALU", layers.NALU, "trask2018", "Gate between sum and product of one shared weight."),
-        ModuleInfo("nalu-separate", "NALU (separate)", layers.NALUSeparate, "madsen2020", "NALU with a weight per path."),
-        ModuleInfo("inalu", "iNALU", layers.iNALU, "schloer2020", "NALU with signs, separate weights, free gate."),
-        ModuleInfo("inac", "iNAC", layers.iNAC, "schloer2020", "Additive half of the iNALU."),
-        ModuleInfo("imnac", "iMNAC", layers.iMNAC, "schloer2020", "Multiplicative half of the iNALU, with sign and cap."),
-        ModuleInfo("gnalu", "G-NALU", layers.GNALU, "rana2019", "NALU to the base of the golden ratio."),
-        ModuleInfo("nau", "NAU", layers.NAU, "madsen2020", "Sum; linear weights clipped to [-1, 1]."),
-        ModuleInfo("nmu", "NMU", layers.NMU, "madsen2020", "Product of selected inputs; weights clipped to [0, 1]."),
-        ModuleInfo("gated-nau-nmu", "Gated NAU/NMU", layers.GatedNAUNMU, "madsen2020", "NAU and NMU behind the NALU's gate."),
-        ModuleInfo("snmu", "sNMU", layers.sNMU, snmu, "NMU with reversible noise U(1, 5) in training."),
-        ModuleInfo("snmu-batch", "sNMU (batch)", layers.sNMUBatch, snmu, "sNMU whose noise follows the spread of the batch."),
-        ModuleInfo("stgnmu", "stgNMU", layers.stgNMU, snmu, "NMU with stochastic gates.", penalty="open-gates"),
-        ModuleInfo("naive-npu", "NaiveNPU", layers.NaiveNPU, "heim2020", "Complex powers of all inputs, no gate."),
-        ModuleInfo("npu", "NPU", layers.NPU, "heim2020", "Complex powers of gated inputs."),
-        ModuleInfo("npu-mod", "NPU (mod.)", layers.NPU, division, "NPU with clipping and discretisation.", modified),
-        ModuleInfo("real-npu", "Real NPU", layers.RealNPU, "heim2020", "Real powers of gated inputs, with sign."),
-        ModuleInfo(
-            "real-npu-mod", "Real NPU (mod.)", layers.RealNPU, division, "Real NPU with clipping and discretisation.", modified
+        info("nac-add", "NAC+", layers.NACAdd, trask, "Sum; weights tanh times sigmoid.", fused=True),
+        info("nac-mul", "NAC•", layers.NACMul, trask, "Product of powers in log space; loses signs.", fused=True),
+        info("nac-mul-sigmoid", "NAC•,σ", layers.NACMulSigmoid, madsen, "NAC• with sigmoid exponents."),
+        info("nac-mul-nmu", "NAC•,NMU", layers.NACMulNMU, madsen, "NAC• with the linear weights of the NMU.", recipe=discrete),
+        info("nalu", "NALU", layers.NALU, trask, "Gate between sum and product of one shared weight.", fused=True),
+        info("nalu-separate", "NALU (separate)", layers.NALUSeparate, madsen, "NALU with a weight per path."),
+        info(
+            "inalu",
+            "iNALU",
+            layers.iNALU,
+            schloer,
+            "NALU with signs, separate weights, free gate.",
+            fused=True,
+            recipe=inalu,
+            with_more_inputs=short,
         ),
-        ModuleInfo("nru", "NRU", layers.NRU, division, "Product of inputs and reciprocals; exponents in [-1, 1]."),
-        ModuleInfo("nru-sep-sign", "NRU (sep. sign)", layers.NRUSepSign, division, "NRU with magnitude and sign apart."),
-        ModuleInfo("nmru", "NMRU", layers.NMRU, division, "NMU over inputs and reciprocals, sign by a cosine."),
-        ModuleInfo("nmru-no-sign", "NMRU (no sign)", layers.NMRUNoSign, division, "NMRU without the sign path."),
-        ModuleInfo("nmru-gated", "NMRU (gated)", layers.NMRUGated, division, "NMRU behind gates on inputs and reciprocals."),
-        ModuleInfo("nlrl", "NLRL", layers.NLRL, "reimann2019", "Boolean rules: AND, OR, NOT of selected inputs."),
-        ModuleInfo("nsr", "NSR", layers.NSR, "faber2020", "Comparison of two selected inputs."),
-        ModuleInfo("linear", "Linear", layers.Linear, "madsen2020", "Linear layer (baseline).", penalty="none"),
-        ModuleInfo("relu-mlp", "ReLU MLP", layers.ReLUMLP, "madsen2020", "ReLU network (baseline).", penalty="none"),
-        ModuleInfo("relu6-mlp", "ReLU6 MLP", layers.ReLU6MLP, "madsen2020", "ReLU6 network (baseline).", penalty="none"),
-        ModuleInfo("product-fc", "FC product", layers.ProductFC, snmu, "Product of all inputs (baseline).", penalty="none"),
-        ModuleInfo("quadratic", "Quadratic", layers.Quadratic, "mistry2023", "Quadratic layer (baseline).", penalty="none"),
+        info("inac", "iNAC", layers.iNAC, schloer, "Additive half of the iNALU.", recipe=halves, with_more_inputs=short),
+        info(
+            "imnac", "iMNAC", layers.iMNAC, schloer, "Multiplicative half of the iNALU.", recipe=halves, with_more_inputs=short
+        ),
+        info("gnalu", "G-NALU", layers.GNALU, "rana2019", "NALU to the base of the golden ratio.", fused=True),
+        info("nau", "NAU", layers.NAU, madsen, sums, fused=True, recipe=Recipe(penalty=0.01)),
+        info("nmu", "NMU", layers.NMU, madsen, "Product of selected inputs; weights in [0, 1].", fused=True, recipe=discrete),
+        info(
+            "gated-nau-nmu", "Gated NAU/NMU", layers.GatedNAUNMU, madsen, "NAU and NMU behind the NALU's gate.", recipe=discrete
+        ),
+        info("snmu", "sNMU", layers.sNMU, snmu, "NMU with reversible noise U(1, 5) in training.", fused=True, recipe=discrete),
+        info(
+            "snmu-batch",
+            "sNMU (batch)",
+            layers.sNMUBatch,
+            snmu,
+            "sNMU; noise by the batch's spread.",
+            fused=True,
+            recipe=discrete,
+        ),
+        info(
+            "stgnmu",
+            "stgNMU",
+            layers.stgNMU,
+            snmu,
+            "NMU with stochastic gates.",
+            penalty="open-gates",
+            fused=True,
+            recipe=stg,
+            with_more_inputs={"iterations": 100_000},
+        ),
+        info("naive-npu", "NaiveNPU", layers.NaiveNPU, heim, "Complex powers of all inputs, no gate.", recipe=power),
+        info(
+            "npu",
+            "NPU",
+            layers.NPU,
+            heim,
+            "Complex powers of gated inputs.",
+            fused=True,
+            recipe=power,
+            by_operation=power_by_operation,
+        ),
+        info(
+            "npu-mod",
+            "NPU (mod.)",
+            layers.NPU,
+            division,
+            "NPU, clipped and discrete.",
+            modified,
+            fused=True,
+            recipe=modified_power,
+        ),
+        info(
+            "real-npu",
+            "Real NPU",
+            layers.RealNPU,
+            heim,
+            "Real powers of gated inputs, with sign.",
+            fused=True,
+            recipe=power,
+            by_operation=power_by_operation,
+        ),
+        info(
+            "real-npu-mod",
+            "Real NPU (mod.)",
+            layers.RealNPU,
+            division,
+            "Real NPU, clipped and discrete.",
+            modified,
+            fused=True,
+            recipe=modified_power,
+        ),
+        info(
+            "nru",
+            "NRU",
+            layers.NRU,
+            division,
+            "Product of inputs and reciprocals; exponents in [-1, 1].",
+            fused=True,
+            recipe=nru,
+            with_more_inputs=slower,
+        ),
+        info(
+            "nru-sep-sign",
+            "NRU (sep. sign)",
+            layers.NRUSepSign,
+            division,
+            "NRU with magnitude and sign apart.",
+            fused=True,
+            recipe=nru,
+            with_more_inputs=slower,
+        ),
+        info("nmru", "NMRU", layers.NMRU, division, "NMU over inputs and reciprocals, with sign.", fused=True, recipe=nmru),
+        info(
+            "nmru-no-sign",
+            "NMRU (no sign)",
+            layers.NMRUNoSign,
+            division,
+            "NMRU without the sign path.",
+            fused=True,
+            recipe=replace(nmru, clip_norm=0.0),
+        ),
+        info("nmru-gated", "NMRU (gated)", layers.NMRUGated, division, "NMRU behind gates.", fused=True, recipe=gated),
+        info("nlrl", "NLRL", layers.NLRL, "reimann2019", "Boolean rules: AND, OR, NOT of selected inputs."),
+        info("nsr", "NSR", layers.NSR, "faber2020", "Comparison of two selected inputs."),
+        info("linear", "Linear", layers.Linear, madsen, "Linear layer (baseline).", penalty="none"),
+        info("relu-mlp", "ReLU MLP", layers.ReLUMLP, madsen, "ReLU network (baseline).", penalty="none"),
+        info("relu6-mlp", "ReLU6 MLP", layers.ReLU6MLP, madsen, "ReLU6 network (baseline).", penalty="none"),
+        info("product-fc", "FC product", layers.ProductFC, snmu, "Product of all inputs (baseline).", penalty="none"),
+        info("quadratic", "Quadratic", layers.Quadratic, "mistry2023", "Quadratic layer (baseline).", penalty="none"),
     ]
     by_name = {record.name: record for record in records}
     if len(by_name) != len(records):

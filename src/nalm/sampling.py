@@ -302,9 +302,7 @@ class Distribution:
         """Smallest and largest value."""
         raise TypeError(f"{self} has no bounds")
 
-    def sample(
-        self, rows: int, columns: int, seed: int, purpose: int = SIMULATION, step: int = 0
-    ) -> NDArray[np.float64]:
+    def sample(self, rows: int, columns: int, seed: int, purpose: int = SIMULATION, step: int = 0) -> NDArray[np.float64]:
         """Draw a table (rows, columns) in double precision."""
         out = np.empty((columns, rows))
         fill_rows(self.encode(), seed, purpose, step, out)
@@ -441,9 +439,7 @@ class Sobol(Distribution):
         """Not available: a sequence has no independent values."""
         raise ValueError(f"{self} is a sequence, which the fused engine cannot draw; use the torch engine")
 
-    def sample(
-        self, rows: int, columns: int, seed: int, purpose: int = SIMULATION, step: int = 0
-    ) -> NDArray[np.float64]:
+    def sample(self, rows: int, columns: int, seed: int, purpose: int = SIMULATION, step: int = 0) -> NDArray[np.float64]:
         """Points number step * rows and on."""
         from scipy.stats import qmc
 

@@ -66,7 +66,10 @@ class Recipe:
     """Whether iNALU's rule may start the module anew."""
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot be meant."""
+        """Give each number its own type, so that equal recipes have one text, and refuse values that cannot be meant."""
+        for f in dataclasses.fields(self):
+            if f.type in ("float", "float | None") and getattr(self, f.name) is not None:
+                object.__setattr__(self, f.name, float(getattr(self, f.name)))
         for name, low in (("iterations", 0), ("batch", 1), ("log_interval", 1), ("evaluation_rows", 1), ("norm_every", 1)):
             if getattr(self, name) < low:
                 raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
@@ -112,24 +115,36 @@ class Cell:
     options: tuple[tuple[str, Any], ...] = ()
     """Constructor options of the module."""
 
+    def __post_init__(self) -> None:
+        """Sort the options, so that equal cells have one text."""
+        object.__setattr__(self, "options", tuple(sorted(self.options)))
+
     def to_json(self) -> str:
-        """Canonical text: the same cell always gives the same."""
-        data = dataclasses.asdict(self)
-        data["options"] = dict(sorted(data["options"]))
-        return json.dumps(data, sort_keys=True, separators=(",", ":"))
+        """The whole description as canonical text: the same cell always gives the same."""
+        return _canonical({**dataclasses.asdict(self), "options": dict(self.options)})
 
     @classmethod
     def from_json(cls, text: str) -> Cell:
         """The cell of a canonical text."""
         data = json.loads(text)
         data["recipe"] = Recipe(**data["recipe"])
-        data["options"] = tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in data["options"].items()))
+        data["options"] = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in data["options"].items())
         return cls(**data)
 
     @property
     def key(self) -> str:
-        """Identity of the cell: a hash of its canonical text."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()[:24]
+        """Identity of the cell: a hash of all in its description that is not a recipe's default.
+
+        A value added to recipes later does not change the identity of old cells.
+        """
+        default = dataclasses.asdict(Recipe())
+        changed = {name: value for name, value in dataclasses.asdict(self.recipe).items() if value != default[name]}
+        text = _canonical({**dataclasses.asdict(self), "options": dict(self.options), "recipe": changed})
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _canonical(data: dict[str, Any]) -> str:
+    return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
 
 @dataclass
@@ -171,5 +186,8 @@ class Runs:
 
         names = ("seeds", "validation", "test", "sparsity", "weights")
         return Runs(
-            steps=parts[0].steps, **{name: stacked(name) for name in names}, status=listed("status"), messages=listed("messages")
+            steps=parts[0].steps,
+            **{name: stacked(name) for name in names},
+            status=listed("status"),
+            messages=listed("messages"),
         )

@@ -211,7 +211,9 @@ def _loss_pull(kind: Any, switch: Any, step: Any, y: Any, target: Any, dy: Any) 
 
 
 @njit(**SAFE)
-def _evaluate(kernel: Any, p: Any, inputs: Any, operation: Any, offset: Any, x: Any, noise: Any, t: Any, w: Any, y: Any, target: Any) -> Any:
+def _evaluate(
+    kernel: Any, p: Any, inputs: Any, operation: Any, offset: Any, x: Any, noise: Any, t: Any, w: Any, y: Any, target: Any
+) -> Any:
     """Mean squared error in eval mode over `inputs` (columns, rows), taken in blocks of the width of x."""
     rows, width = inputs.shape[1], x.shape[1]
     total = 0.0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from nalm.engine.data import Job
 
-__all__ = ["train"]
+__all__ = ["failed_runs", "train"]
 
 LOSSES: dict[str, Any] = {"mse": training.MSE(), "pcc": training.PCC(), "mape": training.MAPE()}
 
@@ -145,13 +145,17 @@ def _train_one(module: nn.Module, job: Job, index: int, precision: str) -> Runs:
 
 
 def _failed(job: Job, error: Exception) -> Runs:
-    rows = len(job.recipe.steps)
-    nothing = np.full((1, rows), np.nan)
-    where = f"{job.interpolation} {job.operation}, seed {job.seeds[0]}"
-    message = f"{where}: {''.join(traceback.format_exception_only(error)).strip()}"
-    weights = np.full((1, job.starts.shape[-1]), np.nan)
-    seeds = np.asarray(job.seeds, np.int64)
-    return Runs(seeds, job.recipe.steps, nothing, nothing.copy(), nothing.copy(), weights, ["failed"], [message])
+    return failed_runs(job, job.seeds, error, job.starts.shape[-1])
+
+
+def failed_runs(cell: Any, seeds: Sequence[int], error: Exception, parameters: int = 0) -> Runs:
+    """Runs of a cell or job that could not be trained, with a message that names cell and seed."""
+    rows = len(cell.recipe.steps)
+    curves = [np.full((len(seeds), rows), np.nan) for _ in range(3)]
+    said = "".join(traceback.format_exception_only(error)).strip()
+    messages = [f"{cell.operation} {cell.interpolation}, seed {seed}: {said}" for seed in seeds]
+    weights = np.full((len(seeds), parameters), np.nan)
+    return Runs(np.asarray(seeds, np.int64), cell.recipe.steps, *curves, weights, ["failed"] * len(seeds), messages)
 
 
 def _train_stack(
@@ -283,7 +287,14 @@ def _gradient_function(stack: _Stack, recipe: Any) -> Any:
     penalised = bool(recipe.penalty or recipe.gate_penalty)
 
     def loss(
-        criterion: Any, parameters: dict[str, Tensor], x: Tensor, y: Tensor, noise: Tensor, weight: Tensor, gate: Tensor, norm: Tensor
+        criterion: Any,
+        parameters: dict[str, Tensor],
+        x: Tensor,
+        y: Tensor,
+        noise: Tensor,
+        weight: Tensor,
+        gate: Tensor,
+        norm: Tensor,
     ) -> Tensor:
         arguments = (x, noise) if stack.noise else (x,)
         output = functional_call(stack.view, parameters, ("output", *arguments))

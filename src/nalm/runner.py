@@ -1,0 +1,286 @@
+"""From a question to rows: cells, what the store already has, the engine for the rest, and the papers' statistics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from torch import nn
+
+from nalm import __version__, metrics, tasks
+from nalm.engine import fused, reference
+from nalm.engine.data import Job
+from nalm.models import Model, model_of
+from nalm.specs import Cell, Recipe, Runs
+from nalm.store import Store
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["Progress", "Result", "benchmark", "run_cells", "threshold_of"]
+
+ENGINES = ("auto", "fused", "torch")
+STACKED_RUNS = 512
+"""Most runs that the torch engine trains as one stack."""
+
+ModuleLike = str | Callable[[int, int], nn.Module]
+
+
+class Progress(Protocol):
+    """Something that shows how far the work is; the command line has one, libraries stay silent."""
+
+    def start(self, total: float, what: str) -> None:
+        """Work of a size begins."""
+
+    def advance(self, amount: float) -> None:
+        """Some of it is done."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def start(self, total: float, what: str) -> None:
+        """Ignore it."""
+
+    def advance(self, amount: float) -> None:
+        """Ignore it."""
+
+
+@dataclass
+class Result:
+    """What a benchmark found: `rows`, one a cell, as in the command line's JSON; and the raw runs behind them."""
+
+    rows: list[dict[str, Any]]
+    runs: list[dict[str, Any]]
+    """One dictionary a run."""
+    engine: str
+    seconds: float
+    """Wall time of training, compilation apart."""
+    compile_seconds: float
+    labels: dict[str, str]
+    raw: dict[Cell, Runs] = field(repr=False)
+    failures: list[str] = field(default_factory=list)
+    """What modules said that raised errors."""
+
+    def plot(self, path: str | os.PathLike[str]) -> list[Path]:
+        """Draw success rate, solved-at step and sparsity error by range; PNG and SVG, or the one that the path names."""
+        from nalm import figures
+
+        return figures.save(figures.three_panels(self.rows, labels=self.labels, caption=self.caption()), path)
+
+    def caption(self) -> str:
+        """What was run, in a line."""
+        recipes = {cell.recipe.iterations for cell in self.raw}
+        runs = {row["runs"] for row in self.rows}
+        return (
+            f"{'/'.join(map(str, sorted(runs)))} runs a point, {'/'.join(f'{n:,}' for n in sorted(recipes))} iterations, "
+            f"{self.engine} engine, {self.seconds:.1f} s; means over solved runs with 95 % intervals; nalm {__version__}"
+        )
+
+
+def threshold_of(text: str | float) -> metrics.Threshold:
+    """The threshold of a number, or of `simulated` (the papers' epsilon-perfect model, epsilon 1e-5)."""
+    if text == "simulated":
+        return metrics.SimulatedThreshold()
+    try:
+        error = float(text)
+    except ValueError:
+        raise ValueError(f"threshold must be a number or 'simulated', got {text!r}") from None
+    if not error > 0:
+        raise ValueError(f"threshold must be positive, got {text}")
+    return metrics.FixedThreshold(error)
+
+
+def benchmark(
+    module: ModuleLike | Sequence[ModuleLike],
+    task: str = "single-module",
+    operation: str = "mul",
+    ranges: Sequence[str] | None = None,
+    seeds: int | Sequence[int] = 25,
+    engine: str = "auto",
+    *,
+    inputs: int = 2,
+    threshold: str | float = 1e-5,
+    out: str | os.PathLike[str] | None = None,
+    module_options: Mapping[str, Any] | None = None,
+    threads: int | None = None,
+    compiled: bool | None = None,
+    progress: Progress | None = None,
+    **recipe: Any,
+) -> Result:
+    """Train modules on an operation over ranges and seeds, and judge them as the papers do.
+
+    Args:
+        module: registry name, list of names, or function ``(in_features, out_features) -> nn.Module``.
+        task: name of the task; `single-module` is the one there is.
+        operation: what is to be learned: add, sub, mul, div, reciprocal, square, sqrt or identity.
+        ranges: training distributions, such as ``U[1,2)`` or ``U[1,2) -> U[2,6)``; by default the papers' nine.
+        seeds: how many (0, 1, ...), or which.
+        engine: `fused` (compiled kernels), `torch` (any module), or `auto`: fused where there is a kernel.
+        inputs: number of inputs; all but the operands are irrelevant.
+        threshold: test error below which a run is solved, or `simulated`.
+        out: folder of a store; what it already holds is not trained again.
+        module_options: constructor options of the modules.
+        threads: threads of the fused engine; by default all cores.
+        compiled: whether the torch engine compiles its step; by default where the training is long enough to gain from it.
+        progress: what shows progress.
+        recipe: values of the recipe to change, such as ``iterations=10_000``; the others are the module's published ones.
+
+    Returns:
+        rows, runs and raw results; ``result.plot("figure")`` draws them.
+    """
+    if task not in tasks.TASKS:
+        raise ValueError(f"unknown task {task!r}; there is: {', '.join(tasks.TASKS)}")
+    if operation not in tasks.OPERATIONS:
+        raise ValueError(f"unknown operation {operation!r}; there are: {', '.join(tasks.OPERATIONS)}")
+    if engine not in ENGINES:
+        raise ValueError(f"unknown engine {engine!r}; there are: {', '.join(ENGINES)}")
+    if inputs < 1 or (inputs < 2 and operation in ("add", "sub", "mul", "div")):
+        raise ValueError(f"{operation} needs at least {2 if inputs >= 1 else 1} inputs, got {inputs}")
+    chosen = [*range(seeds)] if isinstance(seeds, int) else list(seeds)
+    if not chosen or min(chosen) < 0 or len(set(chosen)) != len(chosen):
+        raise ValueError(f"seeds must be a number of at least 1, or different numbers from 0 up, got {seeds}")
+    limit = threshold_of(threshold)
+    pairs = [tasks.read_range(text) for text in (tasks.NINE_RANGES if ranges is None else ranges)]
+    listed = [module] if isinstance(module, str) or callable(module) else list(module)
+    models = [model_of(one, module_options) for one in listed]
+    if len({model.name for model in models}) != len(models):
+        raise ValueError(f"each module may be named once, got {', '.join(model.name for model in models)}")
+    questions: list[tuple[Cell, Model]] = []
+    for model in models:
+        _check_operation(model, operation)
+        base = model.record.recipe_for(operation, inputs) if model.record else Recipe()
+        tuned = base.replace(**recipe)
+        for interpolation, extrapolation in pairs:
+            cell = Cell(model.name, operation, inputs, interpolation, extrapolation, tuned, task, model.options)
+            questions.append((cell, model))
+    store = Store(out, version=__version__) if out is not None else None
+    try:
+        raw, engines, seconds, compile_seconds = run_cells(
+            questions, chosen, engine=engine, store=store, threads=threads, compiled=compiled, progress=progress or Silent()
+        )
+    finally:
+        if store is not None:
+            store.close()
+    return Result(
+        rows=[metrics.summarise(cell, runs, limit) for cell, runs in raw.items()],
+        runs=[row for cell, runs in raw.items() for row in metrics.describe_runs(cell, runs, limit)],
+        engine="+".join(sorted(engines)),
+        seconds=seconds,
+        compile_seconds=compile_seconds,
+        labels={model.name: model.label for model in models},
+        raw=raw,
+        failures=[f"{cell.module} on {message}" for cell, runs in raw.items() for message in runs.messages if message],
+    )
+
+
+def _check_operation(model: Model, operation: str) -> None:
+    record = model.record
+    if record is not None and record.penalty != "none" and operation not in record.operations:
+        known = ", ".join(record.operations)
+        raise ValueError(f"{record.name} cannot express {operation}; it can express: {known}")
+
+
+def run_cells(
+    questions: Sequence[tuple[Cell, Model]],
+    seeds: Sequence[int],
+    *,
+    engine: str = "auto",
+    store: Store | None = None,
+    threads: int | None = None,
+    compiled: bool | None = None,
+    progress: Progress | None = None,
+) -> tuple[dict[Cell, Runs], set[str], float, float]:
+    """Train what the store does not have yet; give the runs of every cell, the engines used, training and compile seconds.
+
+    Cells that share module, recipe and inputs are trained together. A cell is stored as soon as all its runs are done.
+    """
+    shown = progress or Silent()
+    plans = [(cell, model, _engine_for(model, engine)) for cell, model in questions]
+    missing = {cell: store.missing(cell, seeds, used) if store else list(seeds) for cell, _, used in plans}
+    shown.start(sum(len(todo) for todo in missing.values()), "runs")
+    results: dict[Cell, Runs] = {}
+    training = compiling = 0.0
+    for _, group in groupby(plans, key=lambda plan: (plan[1].name, plan[0].recipe, plan[0].inputs, plan[2])):
+        members = list(group)
+        model, used = members[0][1], members[0][2]
+        todo = [cell for cell, _, _ in members if missing[cell]]
+        if not todo:
+            continue
+        module, jobs, broken = _prepare(model, todo, missing)
+        for cell, runs in broken.items():
+            results[cell] = runs
+            shown.advance(len(runs))
+        if not jobs:
+            continue
+        if used == "fused":
+            compiling += fused.compile_kernel(module)
+        began = time.perf_counter()
+        for cell, runs, seconds in _train(used, module, jobs, threads, compiled, shown):
+            results[cell] = runs
+            if store:
+                store.add(cell, runs, engine=used, seconds=seconds)
+        training += time.perf_counter() - began
+    if store:
+        for cell, _, used in plans:
+            if not any(status == "failed" for status in getattr(results.get(cell), "status", [])):
+                results[cell] = store.runs(cell, seeds, used)
+    return {cell: results[cell] for cell, _, _ in plans}, {used for _, _, used in plans}, training, compiling
+
+
+def _engine_for(model: Model, engine: str) -> str:
+    fits = model.record is not None and model.record.fused
+    if engine == "auto":
+        return "fused" if fits else "torch"
+    if engine == "fused" and not fits:
+        raise ValueError(f"the fused engine has no kernel for {model.name}; use the torch engine")
+    return engine
+
+
+def _prepare(
+    model: Model, cells: Sequence[Cell], missing: Mapping[Cell, Sequence[int]]
+) -> tuple[nn.Module, dict[Cell, Job], dict[Cell, Runs]]:
+    """The module, a job for each cell, and, for a user's module that cannot be built, failed runs in its place."""
+    cell, inputs = cells[0], cells[0].inputs
+    attempts = 16 if cell.recipe.reinitialise else 1
+    wanted = sorted({seed for one in cells for seed in missing[one]})
+    try:
+        module = model.build(inputs)
+        starts = {seed: model.starts(module, inputs, seed, attempts) for seed in wanted}
+    except Exception as error:
+        if model.record is not None:
+            raise
+        failed = {one: reference.failed_runs(one, missing[one], error) for one in cells}
+        return nn.Identity(), {}, failed
+    jobs = {}
+    for one in cells:
+        seeds = list(missing[one])
+        offsets = [tasks.operand_offset(inputs, seed) for seed in seeds]
+        stacked = np.stack([starts[seed] for seed in seeds])
+        jobs[one] = Job(one.recipe, one.operation, inputs, one.interpolation, one.extrapolation, seeds, offsets, stacked)
+    return module, jobs, {}
+
+
+def _train(
+    used: str, module: nn.Module, jobs: Mapping[Cell, Job], threads: int | None, compiled: bool | None, progress: Progress
+) -> Iterator[tuple[Cell, Runs, float]]:
+    cells, work = list(jobs), list(jobs.values())
+    if used == "fused":
+        for number, runs, seconds in fused.train(module, work, threads=threads, on_run=lambda: progress.advance(1)):
+            yield cells[number], runs, seconds
+        return
+    size = max(1, STACKED_RUNS // len(work[0].seeds))
+    for start in range(0, len(work), size):
+        part = work[start : start + size]
+        runs_in_part, steps = sum(len(job.seeds) for job in part), part[0].recipe.iterations + 1
+        step_share = runs_in_part / steps
+        chosen = steps > 5_000 if compiled is None else compiled
+        stacked = reference.train(module, part, compiled=chosen, on_step=lambda _, share=step_share: progress.advance(share))
+        for number, runs, seconds in stacked:
+            yield cells[start + number], runs, seconds
