@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from nalm.layers import stgNMU as stgNMU
     from nalm.registry import create as create
     from nalm.registry import modules as modules
+    from nalm.runner import benchmark as benchmark
     from nalm.symbolic import readout as readout
 
 _LAYERS = (
@@ -63,6 +64,7 @@ _HOME = {
     "create": "nalm.registry",
     "modules": "nalm.registry",
     "readout": "nalm.symbolic",
+    "benchmark": "nalm.runner",
 }
 
 _SUBMODULES = ("layers", "symbolic", "training")

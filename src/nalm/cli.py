@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import csv
 import json
+import os
 import sys
-from typing import Annotated
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nalm import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 app = typer.Typer(
     name="nalm",
@@ -61,15 +68,207 @@ def list_modules(as_json: Json = False) -> None:
     if as_json:
         typer.echo(json.dumps({"modules": rows}, ensure_ascii=False))
         return
-    from rich.console import Console
+    table = _table("name", "label", "exact operations", "inputs", "what it does")
+    for record in modules().values():
+        table.add_row(record.name, record.label, " ".join(record.operations), record.domain, record.summary)
+    _console().print(table)
+
+
+@listing.command("tasks")
+def list_tasks(as_json: Json = False) -> None:
+    """Every task that modules can be benchmarked on."""
+    from nalm.tasks import TASKS
+
+    _print_pairs("tasks", TASKS, as_json)
+
+
+@listing.command("distributions")
+def list_distributions(as_json: Json = False) -> None:
+    """Every form of a range or distribution, by example."""
+    from nalm.sampling import FORMS
+
+    _print_pairs("distributions", FORMS, as_json)
+
+
+def _print_pairs(kind: str, pairs: dict[str, str], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({kind: [{"name": name, "summary": text} for name, text in pairs.items()]}, ensure_ascii=False))
+        return
+    for name, text in pairs.items():
+        typer.echo(f"{name:20} {text}")
+
+
+@app.command("bench")
+def bench(
+    task: Annotated[str, typer.Argument(help="Task; `nalm list tasks` shows them.")],
+    module: Annotated[str, typer.Option(help="Registry names, separated by commas.")],
+    operation: Annotated[str, typer.Option(help="add, sub, mul, div, reciprocal, square, sqrt or identity.")],
+    inputs: Annotated[int, typer.Option(help="Number of inputs; all but the operands are irrelevant.")] = 2,
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option("--range", help='Training range such as "U[1,2)" or "U[1,2) -> U[2,6)"; may be repeated. Default: the nine.'),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs a range.")] = 25,
+    iterations: Annotated[int | None, typer.Option(help="Training steps; default: as published.")] = None,
+    recipe: Annotated[str, typer.Option(help="Named recipe.")] = "published",
+    set_values: Annotated[
+        list[str] | None, typer.Option("--set", help="A value of the recipe, such as learning_rate=0.01; may be repeated.")
+    ] = None,
+    engine: Annotated[str, typer.Option(help="auto, fused or torch.")] = "auto",
+    threshold: Annotated[str, typer.Option(help="Test error that counts as solved: a number, or `simulated`.")] = "1e-5",
+    out: Annotated[str | None, typer.Option(help="Folder for store, table and figure; what it holds is not run again.")] = None,
+    with_runs: Annotated[bool, typer.Option("--runs", help="With --json: list every run too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Train modules on an operation over ranges and seeds; print the table, and store results and figure under --out."""
+    from nalm.runner import benchmark
+
+    if recipe != "published":
+        raise typer.BadParameter(f"unknown recipe {recipe!r}; there is: published")
+    values = dict(_setting(text) for text in set_values or [])
+    if iterations is not None:
+        values["iterations"] = iterations
+    names = [name.strip() for name in module.split(",") if name.strip()]
+    with _progress() as progress:
+        result = benchmark(
+            names, task, operation, ranges, seeds, engine, inputs=inputs, threshold=threshold, out=out, progress=progress, **values
+        )
+    files = []
+    if out is not None:
+        files = [str(path) for path in result.plot(os.path.join(out, f"{task}-{operation}"))]
+        files.append(_write_table(result.rows, os.path.join(out, f"{task}-{operation}.csv")))
+    for failure in result.failures[:5]:
+        sys.stderr.write(f"nalm: failed: {failure}\n")
+    if as_json:
+        document = {
+            "rows": result.rows,
+            "engine": result.engine,
+            "seconds": result.seconds,
+            "compile_seconds": result.compile_seconds,
+            **({"runs": result.runs} if with_runs else {}),
+        }
+        typer.echo(json.dumps(document, ensure_ascii=False))
+        return
+    _print_bench(result, files)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise typer.BadParameter(f"--set takes name=value, got {text!r}")
+    try:
+        return name.strip(), ast.literal_eval(value.strip())
+    except (ValueError, SyntaxError):
+        return name.strip(), value.strip()
+
+
+def _write_table(rows: list[dict[str, Any]], path: str) -> str:
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def _print_bench(result: Any, files: list[str]) -> None:
+    table = _table("module", "range", "runs", "success rate", "solved at (median)", "solved at (mean)", "sparsity error")
+    for row in result.rows:
+        table.add_row(
+            result.labels[row["module"]],
+            row["interpolation"],
+            str(row["runs"]),
+            f"{row['success_rate']:.2f} [{row['success_low']:.2f}, {row['success_high']:.2f}]",
+            _number(row["solved_at_median"], ",.0f"),
+            _with_interval(row, "solved_at", ",.0f"),
+            _with_interval(row, "sparsity", ".1e"),
+        )
+    _console().print(table)
+    typer.echo(f"{result.engine} engine, {result.seconds:.1f} s training, {result.compile_seconds:.1f} s compiling")
+    for path in files:
+        typer.echo(f"wrote {path}")
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _with_interval(row: dict[str, Any], name: str, form: str) -> str:
+    low, mean, high = (row[f"{name}_{part}"] for part in ("low", "mean", "high"))
+    return _number(mean, form) if low is None or high is None else f"{mean:{form}} [{low:{form}}, {high:{form}}]"
+
+
+@app.command("speed")
+def speed(
+    module: Annotated[str | None, typer.Option(help="Registry names, separated by commas; default: all with a kernel.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure a plain PyTorch loop, the torch engine and the fused engine in one run, and print the ratios."""
+    from nalm.registry import info
+    from nalm.speed import fused_names, measure
+
+    names = fused_names() if module is None else [name.strip() for name in module.split(",") if name.strip()]
+    for name in names:
+        if not info(name).fused:
+            raise typer.BadParameter(f"the fused engine has no kernel for {name}; it has: {', '.join(fused_names())}")
+    with _progress() as progress:
+        progress.start(len(names), "modules")
+        rows = []
+        for name in names:
+            rows += measure([name])
+            progress.advance(1)
+    if as_json:
+        typer.echo(json.dumps({"speed": rows}))
+        return
+    table = _table("module", "plain loop", "torch engine", "fused engine", "torch / plain", "fused / plain", "compile")
+    for row in rows:
+        times = [f"{row[key]:,.3g} us" for key in ("plain_us", "torch_us", "fused_us")]
+        ratios = [f"{row[key]:,.0f} x" for key in ("torch_ratio", "fused_ratio")]
+        table.add_row(row["module"], *times, *ratios, f"{row['compile_seconds']:.1f} s")
+    _console().print(table)
+    typer.echo(f"time of one step of one run, batch 128, two inputs; 225 runs together on {rows[0]['cores']} cores, compiling apart")
+
+
+def _table(*headings: str) -> Any:
     from rich.table import Table
 
     table = Table(box=None, header_style="bold")
-    for heading in ("name", "label", "exact operations", "inputs", "what it does"):
+    for heading in headings:
         table.add_column(heading, overflow="fold")
-    for record in modules().values():
-        table.add_row(record.name, record.label, " ".join(record.operations), record.domain, record.summary)
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    return table
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 140)
+
+
+class _Bar:
+    """A progress bar on standard error."""
+
+    def __init__(self, bar: Any) -> None:
+        self.bar = bar
+        self.task: Any = None
+
+    def start(self, total: float, what: str) -> None:
+        """Show a bar of a size."""
+        self.task = self.bar.add_task(what, total=total)
+
+    def advance(self, amount: float) -> None:
+        """Move it on."""
+        self.bar.advance(self.task, amount)
+
+
+@contextmanager
+def _progress() -> Iterator[Any]:
+    """A progress bar with the time left, on standard error and only if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
+    console = Console(file=sys.stderr)
+    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
+        yield _Bar(bar)
 
 
 def main() -> None:
@@ -80,7 +279,10 @@ def main() -> None:
         message = getattr(error, "format_message", error.__str__)()
         sys.stderr.write(f"nalm: {' '.join(message.split())} (nalm --help shows what there is)\n")
         status = 2
-    except typer.Abort:
+    except ValueError as error:
+        sys.stderr.write(f"nalm: {' '.join(str(error).split())}\n")
+        status = 2
+    except (typer.Abort, KeyboardInterrupt):
         sys.stderr.write("nalm: stopped\n")
         status = 130
     sys.exit(status or 0)

@@ -1,0 +1,133 @@
+"""How fast the engines are, side by side in one run: a plain PyTorch loop, the torch engine, the fused engine."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from nalm import training
+from nalm.engine import fused, reference
+from nalm.engine.data import Job
+from nalm.models import model_of
+from nalm.registry import info, modules
+from nalm.tasks import NINE_RANGES, PAIRED
+from nalm.training import LinearRamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nalm.specs import Recipe
+
+__all__ = ["fused_names", "measure", "plain_loop"]
+
+RUNS_A_RANGE = 25
+
+
+def fused_names() -> list[str]:
+    """Every module that the fused engine has a kernel for."""
+    return [name for name, record in modules().items() if record.fused]
+
+
+def _operation(name: str) -> str:
+    return "mul" if "mul" in info(name).operations else "add"
+
+
+def plain_loop(name: str, operation: str, recipe: Recipe, seconds: float = 1.0) -> float:
+    """Seconds a step of an ordinary training loop for one model takes: bare steps of the published recipe, no logging."""
+    layer = info(name).build(2, 1)
+    target = reference.TARGETS[operation]
+    optimiser = torch.optim.Adam(layer.parameters(), recipe.learning_rate)
+    ramp = LinearRamp(recipe.penalty, 0, 1)
+    clips: list[Callable[..., None]] = []
+    clips += [training.ClipValue(recipe.clip_value)] if recipe.clip_value else []
+    clips += [training.ClipNorm(recipe.clip_norm)] if recipe.clip_norm else []
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        began, step, warm = time.perf_counter(), 0, 200
+        while step < warm or time.perf_counter() - began < seconds:
+            if step == warm:
+                began = time.perf_counter()
+            x = torch.rand(recipe.batch, 2) + 1
+            loss = (layer(x) - target(x[:, :1], x[:, 1:])).square().mean()
+            if recipe.penalty:
+                loss = loss + ramp(step) * layer.penalty()
+            if recipe.norm:
+                loss = loss + recipe.norm_start * training.parameter_norm(layer, recipe.norm)
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            for clip in clips:
+                clip(layer.parameters())
+            optimiser.step()
+            layer.project_()
+            step += 1
+        return (time.perf_counter() - began) / (step - warm)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def measure(names: Sequence[str], on_module: Callable[[str], None] = lambda name: None) -> list[dict[str, Any]]:
+    """Measure modules one after the other; a row each with microseconds a step and ratios to the plain loop.
+
+    The stacked engines train nine ranges with 25 seeds each, 225 runs; their time is per step of one run, on all cores. The
+    fused engine's includes the published evaluation every 1,000 steps; compilation is shown apart.
+    """
+    rows = []
+    for name in names:
+        on_module(name)
+        model = model_of(name)
+        operation = _operation(name)
+        recipe = info(name).recipe_for(operation, 2)
+        plain = plain_loop(name, operation, recipe)
+        module = model.build(2)
+        seeds = list(range(RUNS_A_RANGE))
+        starts = [model.starts(module, 2, seed, 16 if recipe.reinitialise else 1) for seed in seeds]
+
+        def jobs(
+            iterations: int, logged: int, recipe: Recipe = recipe, operation: str = operation, starts: Any = starts
+        ) -> list[Job]:
+            shorter = recipe.replace(iterations=iterations, log_interval=logged)
+            return [
+                Job(shorter, operation, 2, text, PAIRED[text], seeds, [0] * len(seeds), np.stack(starts))
+                for text in NINE_RANGES
+            ]
+
+        compile_seconds = fused.compile_kernel(module)
+        iterations = 10_000
+        began = time.perf_counter()
+        runs = sum(len(part) for _, part, _ in fused.train(module, jobs(iterations, 1_000)))
+        fast = (time.perf_counter() - began) / runs / (iterations + 1)
+        stacked = _stacked_step(module, jobs(600, 10**9)) / runs
+        rows.append(
+            {
+                "module": name,
+                "operation": operation,
+                "plain_us": plain * 1e6,
+                "torch_us": stacked * 1e6,
+                "fused_us": fast * 1e6,
+                "torch_ratio": plain / stacked,
+                "fused_ratio": plain / fast,
+                "plain_per_second": 1 / plain,
+                "torch_per_second": 1 / stacked,
+                "fused_per_second": 1 / fast,
+                "compile_seconds": compile_seconds,
+                "cores": os.cpu_count(),
+            }
+        )
+    return rows
+
+
+def _stacked_step(module: Any, jobs: Sequence[Job]) -> float:
+    """Seconds that the compiled torch engine takes for a step of the whole stack, the first hundred left out."""
+    marks: dict[int, float] = {}
+
+    def mark(step: int) -> None:
+        marks[step] = time.perf_counter()
+
+    list(reference.train(module, jobs, compiled=True, on_step=mark))
+    last = max(marks)
+    return (marks[last] - marks[100]) / (last - 100)
