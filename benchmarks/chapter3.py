@@ -10,9 +10,10 @@ from __future__ import annotations
 import argparse
 import resource
 import time
-import tomllib
 from pathlib import Path
 from typing import Any
+
+import tomllib
 
 import nalm
 
@@ -63,7 +64,9 @@ def judge(claim: dict[str, Any], rows: Rows) -> tuple[bool, str, str]:
         names = claim["value"].removeprefix("ref:").split(",")
         pairs = [name.partition("@") for name in names]
         references = [measured(claim, rows, module, operation or None) for module, _, operation in pairs]
-        goal = {"<": min(references), "<=": min(references), ">": max(references), ">=": max(references)}.get(relation, references[0])
+        goal = {"<": min(references), "<=": min(references), ">": max(references), ">=": max(references)}.get(
+            relation, references[0]
+        )
         published = f"{relation} {', '.join(names)}"
         shown = f"{value:.3g} against {', '.join(f'{r:.3g}' for r in references)}"
     else:
@@ -95,16 +98,21 @@ def page(rows: Rows, seconds: float, memory: float, seeds: int) -> str:
         "",
         "Written by `python benchmarks/chapter3.py`; do not edit.",
         "",
-        f"{runs:,} trainings of 50,000 iterations ({seeds} seeds, simulated thresholds with epsilon 1e-5) in {seconds:.0f} s on two",
-        f"cores, {memory:.0f} MB at the peak. {agreed} of {len(verdicts)} claims agree. The figures' own numbers are not published: the",
-        "claims are what the text says of them.",
+        f"{runs:,} trainings of 50,000 iterations ({seeds} seeds, simulated thresholds, epsilon 1e-5) in {seconds:.0f} s on",
+        f"two cores, {memory:.0f} MB at the peak. {agreed} of {len(verdicts)} claims agree. The figures' own numbers are not",
+        "published: the claims are what the text says of them.",
         "",
         "## Success rates",
         "",
     ]
     for figure, (operation, modules) in FIGURES.items():
         ranges = list(rows[modules[0], operation])
-        lines += [f"### {figure}: {operation}", "", "| module | " + " | ".join(ranges) + " |", "| --- " * (len(ranges) + 1) + "|"]
+        lines += [
+            f"### {figure}: {operation}",
+            "",
+            "| module | " + " | ".join(ranges) + " |",
+            "| --- " * (len(ranges) + 1) + "|",
+        ]
         for module in modules:
             rates = [f"{rows[module, operation][r]['success_rate']:.2f}" for r in ranges]
             lines.append(f"| {nalm.modules()[module].label} | " + " | ".join(rates) + " |")

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -103,3 +104,92 @@ def test_interruption_says_so(monkeypatch, capsys):
 
     monkeypatch.setattr(cli, "app", stop)
     assert run(monkeypatch, capsys) == (130, "", "nalm: stopped\n")
+
+
+BENCH = ("bench", "single-module", "--operation", "mul", "--range", "U[1,2)", "--seeds", "2", "--iterations", "100")
+
+
+def test_bench_as_json(monkeypatch, capsys, tmp_path):
+    arguments = (*BENCH, "--module", "nmu,snmu", "--set", "log_interval=50", "--out", str(tmp_path), "--json", "--runs")
+    code, out, err = run(monkeypatch, capsys, *arguments)
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert set(document) == {"rows", "engine", "seconds", "compile_seconds", "runs"}
+    assert [row["module"] for row in document["rows"]] == ["nmu", "snmu"]
+    assert len(document["runs"]) == 4
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["results.sqlite", "single-module-mul.csv", "single-module-mul.png", "single-module-mul.svg"]
+
+
+def test_bench_as_a_table(monkeypatch, capsys):
+    code, out, _ = run(monkeypatch, capsys, *BENCH, "--module", "nmu", "--threshold", "simulated")
+    assert code == 0
+    assert "U[1,2)" in out
+    assert "fused engine" in out
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (("--module", "nmuu"), "unknown module 'nmuu'. Did you mean nmu"),
+        (("--module", "nmu", "--range", "U[2,1)"), "lower bound"),
+        (("--module", "nmu", "--seeds", "0"), "seeds must be"),
+        (("--module", "nmu", "--seeds", "many"), "'many'"),
+        (("--module", "nau"), "nau cannot express mul"),
+        (("--module", "nmu", "--engine", "steam"), "unknown engine"),
+        (("--module", "nmu", "--recipe", "secret"), "unknown recipe 'secret'"),
+        (("--module", "nmu", "--set", "speed"), "name=value"),
+        (("--module", "nmu", "--set", "colour=red"), "no value 'colour'"),
+    ],
+)
+def test_bad_benchmarks_are_one_line_and_status_two(monkeypatch, capsys, changes, message):
+    code, out, err = run(monkeypatch, capsys, *BENCH, *changes)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_folders_that_cannot_be_used_are_refused(monkeypatch, capsys, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("no folder")
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    (damaged / "results.sqlite").write_text("no database" * 100)
+    for folder in (file, damaged):
+        code, out, err = run(monkeypatch, capsys, *BENCH, "--module", "nmu", "--out", str(folder))
+        assert (code, out) == (2, "")
+        assert err.count("\n") == 1
+    assert (damaged / "results.sqlite").read_text().startswith("no database")
+
+
+def test_lists(monkeypatch, capsys):
+    for kind, first in (("tasks", "single-module"), ("distributions", "U[1,2)")):
+        code, out, _ = run(monkeypatch, capsys, "list", kind, "--json")
+        assert code == 0
+        assert json.loads(out)[kind][0]["name"] == first
+        code, out, _ = run(monkeypatch, capsys, "list", kind)
+        assert out.startswith(first)
+
+
+def test_speed(monkeypatch, capsys):
+    from nalm import speed
+
+    monkeypatch.setattr(speed, "RUNS_A_RANGE", 1)
+    code, out, _ = run(monkeypatch, capsys, "speed", "--module", "nmu", "--json")
+    assert code == 0
+    (row,) = json.loads(out)["speed"]
+    assert row["module"] == "nmu"
+    assert row["fused_ratio"] == pytest.approx(row["plain_us"] / row["fused_us"])
+    code, out, err = run(monkeypatch, capsys, "speed", "--module", "linear")
+    assert (code, out) == (2, "")
+    assert "no kernel for linear" in err
+    code, out, _ = run(monkeypatch, capsys, "speed", "--module", "nau")
+    assert "fused / plain" in out
+
+
+def test_a_killed_benchmark_resumes_to_the_same_result():
+    script = Path(__file__).parent.parent / "benchmarks" / "kill_and_resume.py"
+    arguments = ["--kills", "2", "--seeds", "4", "--iterations", "20000"]
+    done = subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "resumed result equals the undisturbed one" in done.stdout

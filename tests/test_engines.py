@@ -99,10 +99,12 @@ def test_training_follows_the_torch_engine(name, inputs, interpolation):
     layer, job = job_of(name, recipe, interpolation, inputs, seeds=(0, 3))
     (fast,), (slow,) = (results(engine, layer, [job], precision="float64") for engine in (fused, reference))
     assert_same(fast, slow, rtol=1e-6, atol=1e-9)
-    assert np.ptp(fast.weights, axis=0).max() > 0
+    assert np.abs(fast.weights - job.starts[:, 0]).min(0).max() > 0.01
 
 
-@pytest.mark.parametrize("changes", [{"loss": "pcc"}, {"loss": "mape"}, {"loss": "pcc-mse", "loss_switch": 60}, {"optimiser": "sgd"}])
+@pytest.mark.parametrize(
+    "changes", [{"loss": "pcc"}, {"loss": "mape"}, {"loss": "pcc-mse", "loss_switch": 60}, {"optimiser": "sgd"}]
+)
 def test_losses_and_optimisers_follow_the_torch_engine(changes):
     recipe = Recipe(iterations=150, log_interval=50, batch=32, evaluation_rows=50, learning_rate=1e-2).replace(**changes)
     for name in ("nmu", "real-npu"):
@@ -111,7 +113,9 @@ def test_losses_and_optimisers_follow_the_torch_engine(changes):
         assert_same(fast, slow, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("changes", [{"clip_value": 0.01}, {"norm": 2, "norm_start": 1e-2, "norm_end": 1e-2}, {"project": False}])
+@pytest.mark.parametrize(
+    "changes", [{"clip_value": 0.01}, {"norm": 2, "norm_start": 1e-2, "norm_end": 1e-2}, {"project": False}]
+)
 def test_clipping_norms_and_projection_follow_the_torch_engine(changes):
     recipe = Recipe(iterations=200, log_interval=50, batch=32, evaluation_rows=50, learning_rate=1e-2).replace(**changes)
     for name in ("npu-mod", "nmru-gated"):
@@ -123,10 +127,9 @@ def test_clipping_norms_and_projection_follow_the_torch_engine(changes):
 def test_inalu_rules_follow_the_torch_engine():
     """Penalty by validation error and re-initialisation, on a range where the error stays large."""
     recipe = modules()["inalu"].recipe.replace(
-        iterations=5200, log_interval=400, batch=4, evaluation_rows=20, penalty_start=100, penalty_below=1e9
+        iterations=5200, log_interval=400, batch=4, evaluation_rows=20, penalty_start=100, penalty_below=1e9, learning_rate=50.0
     )
-    layer, job = job_of("inalu", recipe, "U[-20,-10)", operation="div", seeds=(0, 1))
-    hard = Job(recipe, "mul", 2, "U[10,20)", "U[20,40)", job.seeds, job.offsets, job.starts)
+    layer, hard = job_of("inalu", recipe, "U[10,20)", operation="identity", seeds=(0, 1))
     fast, slow = (results(engine, layer, [hard], precision="float64")[0] for engine in (fused, reference))
     assert_same(fast, slow, rtol=1e-6, atol=1e-9)
     still = results(fused, layer, [Job(recipe.replace(reinitialise=False), *_rest(hard))], precision="float64")[0]
@@ -195,8 +198,6 @@ def test_evaluation_handles_a_last_block_of_any_size():
         assert_same(fast, slow, rtol=1e-12, atol=1e-14)
 
 
-
-
 def test_a_module_that_raises_is_recorded_and_others_go_on():
     class Picky(nn.Module):
         def __init__(self):
@@ -228,7 +229,26 @@ def test_runs_join_in_the_order_of_their_seeds():
 
 
 SPECIAL = np.array(
-    [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 3e-39, 1.17549435e-38, 3.4e38, -3.4e38, 88.72, 88.73, -87.3, -103.9, -104, 1, 0.625],
+    [
+        0.0,
+        -0.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        1e-45,
+        -1e-45,
+        3e-39,
+        1.17549435e-38,
+        3.4e38,
+        -3.4e38,
+        88.72,
+        88.73,
+        -87.3,
+        -103.9,
+        -104,
+        1,
+        0.625,
+    ],
     np.float32,
 )
 
@@ -243,8 +263,8 @@ def floats():
 
 
 def units_in_the_last_place(shown, exact):
-    rounded = exact.astype(np.float32)
     with np.errstate(all="ignore"):
+        rounded = exact.astype(np.float32)
         error = np.abs(shown.astype(np.float64) - exact) / np.spacing(np.abs(rounded)).astype(np.float64)
     same = (shown == rounded) | (np.isnan(shown) & np.isnan(rounded))
     error = np.where(same, 0.0, np.nan_to_num(error, nan=np.inf))

@@ -46,7 +46,7 @@ def test_stream_is_the_same_in_both_precisions_and_never_zero_or_one():
     sampling.fill_uniform(3, 0, 7, single)
     sampling.fill_uniform(3, 0, 7, double)
     assert np.array_equal(single, double)
-    assert 0 < single.min()
+    assert single.min() > 0
     assert single.max() < 1
 
 
@@ -86,7 +86,17 @@ def test_printed_forms():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "U[1,2]", "U(1,2)", "U[a,b)", "X[1,2)", "U[1,2)|U[3,4)|U[5,6)", "U[1,2)|", "Sobol(0,1)|U[1,2)", "U[1,2) & U[2,3) | U[1,2)"],
+    [
+        "",
+        "U[1,2]",
+        "U(1,2)",
+        "U[a,b)",
+        "X[1,2)",
+        "U[1,2)|U[3,4)|U[5,6)",
+        "U[1,2)|",
+        "Sobol(0,1)|U[1,2)",
+        "U[1,2) & U[2,3) | U[1,2)",
+    ],
 )
 def test_unreadable_forms(text):
     with pytest.raises(ValueError, match="cannot read the distribution"):

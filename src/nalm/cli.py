@@ -33,6 +33,13 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
+def _whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a whole number") from None
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"nalm {__version__}")
@@ -103,13 +110,17 @@ def bench(
     task: Annotated[str, typer.Argument(help="Task; `nalm list tasks` shows them.")],
     module: Annotated[str, typer.Option(help="Registry names, separated by commas.")],
     operation: Annotated[str, typer.Option(help="add, sub, mul, div, reciprocal, square, sqrt or identity.")],
-    inputs: Annotated[int, typer.Option(help="Number of inputs; all but the operands are irrelevant.")] = 2,
+    inputs: Annotated[
+        int, typer.Option(parser=_whole_number, help="Number of inputs; all but the operands are irrelevant.")
+    ] = 2,
     ranges: Annotated[
         list[str] | None,
-        typer.Option("--range", help='Training range such as "U[1,2)" or "U[1,2) -> U[2,6)"; may be repeated. Default: the nine.'),
+        typer.Option(
+            "--range", help='Training range such as "U[1,2)" or "U[1,2) -> U[2,6)"; may be repeated. Default: the nine.'
+        ),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Runs a range.")] = 25,
-    iterations: Annotated[int | None, typer.Option(help="Training steps; default: as published.")] = None,
+    seeds: Annotated[int, typer.Option(parser=_whole_number, help="Runs a range.")] = 25,
+    iterations: Annotated[int | None, typer.Option(parser=_whole_number, help="Training steps; default: as published.")] = None,
     recipe: Annotated[str, typer.Option(help="Named recipe.")] = "published",
     set_values: Annotated[
         list[str] | None, typer.Option("--set", help="A value of the recipe, such as learning_rate=0.01; may be repeated.")
@@ -131,7 +142,17 @@ def bench(
     names = [name.strip() for name in module.split(",") if name.strip()]
     with _progress() as progress:
         result = benchmark(
-            names, task, operation, ranges, seeds, engine, inputs=inputs, threshold=threshold, out=out, progress=progress, **values
+            names,
+            task,
+            operation,
+            ranges,
+            seeds,
+            engine,
+            inputs=inputs,
+            threshold=threshold,
+            out=out,
+            progress=progress,
+            **values,
         )
     files = []
     if out is not None:
@@ -225,7 +246,9 @@ def speed(
         ratios = [f"{row[key]:,.0f} x" for key in ("torch_ratio", "fused_ratio")]
         table.add_row(row["module"], *times, *ratios, f"{row['compile_seconds']:.1f} s")
     _console().print(table)
-    typer.echo(f"time of one step of one run, batch 128, two inputs; 225 runs together on {rows[0]['cores']} cores, compiling apart")
+    typer.echo(
+        f"time of one step of one run, batch 128, two inputs; 225 runs together on {rows[0]['cores']} cores, compiling apart"
+    )
 
 
 def _table(*headings: str) -> Any:

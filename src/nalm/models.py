@@ -63,7 +63,9 @@ def model_of(module: str | Callable[[int, int], nn.Module], options: Mapping[str
         record.build(1, 1, **given)
         return Model(module, record.label, tuple(sorted(given.items())), lambda n: record.build(n, 1, **given), record)
     if not callable(module):
-        raise TypeError(f"module must be a registry name or a function (in_features, out_features) -> nn.Module, got {module!r}")
+        raise TypeError(
+            f"module must be a registry name or a function (in_features, out_features) -> nn.Module, got {module!r}"
+        )
     name = getattr(module, "__name__", type(module).__name__)
     return Model(name, name, (("source", _source_mark(module)),), lambda n: module(n, 1, **given))
 

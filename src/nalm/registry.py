@@ -35,6 +35,10 @@ PAPERS = {
 """Where the modules come from, by the key that records use."""
 
 
+LONGER: dict[str, Any] = {"iterations": 100_000, "penalty_start": 50_000, "penalty_end": 75_000}
+"""The papers train twice as long where there are irrelevant inputs."""
+
+
 @dataclass(frozen=True)
 class ModuleInfo:
     """What there is to know about a module before building it."""
@@ -55,7 +59,7 @@ class ModuleInfo:
     """What its penalty measures: distance to `discrete` weights, number of `open-gates`, or `none`."""
     fused: bool = False
     """Whether the fused engine has a kernel for it."""
-    recipe: Recipe = Recipe()
+    recipe: Recipe = field(default_factory=Recipe)
     """How its paper trains it on two inputs."""
     with_more_inputs: Mapping[str, Any] = field(default_factory=lambda: LONGER)
     """What changes in the recipe when there are irrelevant inputs."""
@@ -84,10 +88,6 @@ class ModuleInfo:
     def domain(self) -> str:
         """Inputs for which the operations are exact: real, nonzero, positive, boolean or integer."""
         return self.cls.domain
-
-
-LONGER = {"iterations": 100_000, "penalty_start": 50_000, "penalty_end": 75_000}
-"""The papers train twice as long where there are irrelevant inputs."""
 
 
 def _records() -> dict[str, ModuleInfo]:

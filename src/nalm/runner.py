@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -279,8 +280,7 @@ def _train(
     for start in range(0, len(work), size):
         part = work[start : start + size]
         runs_in_part, steps = sum(len(job.seeds) for job in part), part[0].recipe.iterations + 1
-        step_share = runs_in_part / steps
         chosen = steps > 5_000 if compiled is None else compiled
-        stacked = reference.train(module, part, compiled=chosen, on_step=lambda _, share=step_share: progress.advance(share))
-        for number, runs, seconds in stacked:
+        step_done = partial(progress.advance, runs_in_part / steps)
+        for number, runs, seconds in reference.train(module, part, compiled=chosen, on_step=step_done):
             yield cells[start + number], runs, seconds

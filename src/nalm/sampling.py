@@ -60,7 +60,7 @@ def stream_key(seed: Any, purpose: Any, step: Any) -> Any:
     return _mix(key ^ (_U64(step) + _U64(0x8CB92BA72F3D8DD7)))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _word(context: Any, low: Any, high: Any, index: Any) -> Any:
     """32 random bits of an index: a multiplicative hash with both halves of the key mixed in.
 

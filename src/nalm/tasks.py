@@ -68,4 +68,4 @@ def operand_offset(inputs: int, seed: int) -> int:
     """Index of the first operand; the second is its neighbour. Drawn per seed, with the generator of the published code."""
     if inputs < 3:
         return 0
-    return int(np.random.RandomState(seed).randint(0, inputs - 1))  # noqa: NPY002
+    return int(np.random.RandomState(seed).randint(0, inputs - 1))

@@ -232,16 +232,18 @@ def _evaluate(
 
 @njit(**SAFE)
 def _finite(p: Any) -> Any:
+    count = 0
     for i in range(p.size):
-        if not abs(p[i]) < np.inf:
-            return False
-    return True
+        count += 1 if abs(p[i]) < np.inf else 0
+    return count == p.size
 
 
 @njit(**SAFE)
 def _stuck(values: Any, counts: Any, groups: Any, total: Any) -> Any:
-    """iNALU's rule on a history kept as (value, how often): the mean of its first half is at most mean plus standard
-    deviation of its second half, and the mean of the second half is above one."""
+    """Whether iNALU's rule says to start anew, from a history kept as (value, how often).
+
+    The mean of its first half is at most mean plus standard deviation of its second half, and the latter mean is above one.
+    """
     half = total // 2
     seen, before, after, squares = 0, 0.0, 0.0, 0.0
     for k in range(groups):

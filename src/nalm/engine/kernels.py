@@ -10,7 +10,6 @@ inlines them. The torch module is the definition; the tests compare values and g
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,7 +105,7 @@ def _reciprocals(x: Any, epsilon: Any, out: Any) -> None:
 
 @njit(**SAFE)
 def _mixed_factor(x: Any, w: Any, before: Any, after: Any) -> None:
-    """after = before * (w x + 1 - w)."""
+    """After = before * (w x + 1 - w)."""
     rest = x.dtype.type(1) - w
     for b in range(after.size):
         after[b] = before[b] * (w * x[b] + rest)
@@ -125,7 +124,7 @@ def _mixed_factor_back(x: Any, w: Any, before: Any, pull: Any) -> Any:
 
 @njit(**SAFE)
 def _product(w: Any, x: Any, prefix: Any, y: Any) -> None:
-    """y = prod_i (w_i x_i + 1 - w_i), with the products of the factors before each in `prefix`."""
+    """Y = prod_i (w_i x_i + 1 - w_i), with the products of the factors before each in `prefix`."""
     _fill(x.dtype.type(1), prefix[0])
     last = w.size - 1
     for i in range(last):
@@ -440,7 +439,7 @@ class INALU(NamedTuple):
 
 @njit(**SAFE)
 def _capped_exponential(exponent: Any, out: Any) -> None:
-    """out = exp(min(exponent, 20)), with `exponent` replaced by one where the cap is not reached, else zero."""
+    """Out = exp(min(exponent, 20)), with `exponent` replaced by one where the cap is not reached, else zero."""
     one, zero, cap = out.dtype.type(1), out.dtype.type(0), out.dtype.type(CAP)
     for b in range(out.size):
         out[b] = cap if exponent[b] > cap else exponent[b]
@@ -595,7 +594,7 @@ def _divide(top: Any, bottom: Any, y: Any) -> None:
 
 @njit(**SAFE)
 def _divide_back(bottom: Any, y: Any, dy: Any) -> None:
-    """dy becomes the gradient of the numerator, `bottom` that of the denominator."""
+    """Dy becomes the gradient of the numerator, `bottom` that of the denominator."""
     for b in range(dy.size):
         dy[b] = dy[b] / bottom[b]
         bottom[b] = -dy[b] * y[b]
@@ -614,7 +613,7 @@ def _snmu_forward(p: Any, x: Any, low: Any, width: Any, noise: Any, t: Any, y: A
 
 @njit(**SAFE)
 def snmu_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
-    if training:
+    if training and x.size > 1:
         _snmu_forward(p, x, p.dtype.type(k.low), p.dtype.type(k.high - k.low), noise, t, y)
     else:
         _product(p, x, t, y)
@@ -645,6 +644,9 @@ def snmu_batch_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any
 
 @njit(**SAFE)
 def snmu_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
+    if not training or x.size < 2:
+        _product_back(p, x, t, dy, g)
+        return
     n = x.shape[0]
     bottom = t[4 * n + 1]
     _divide_back(bottom, y, dy)
@@ -744,7 +746,7 @@ def _multiply_by_sign(x: Any, out: Any) -> None:
 
 @njit(**SAFE)
 def _amount_factor(power: Any, a: Any, before: Any, after: Any) -> None:
-    """after = before * (a power + 1 - a)."""
+    """After = before * (a power + 1 - a)."""
     rest = power.dtype.type(1) - a
     for b in range(after.size):
         after[b] = before[b] * (a * power[b] + rest)
@@ -1011,11 +1013,11 @@ def npu_sparsity(k: Any, p: Any) -> Any:
 class Kernel(NamedTuple):
     """The functions of one kernel."""
 
-    forward: Callable[..., Any]
-    backward: Callable[..., Any]
-    penalise: Callable[..., Any]
-    project: Callable[..., Any]
-    sparsity: Callable[..., Any]
+    forward: Any
+    backward: Any
+    penalise: Any
+    project: Any
+    sparsity: Any
 
 
 KERNELS: dict[type, Kernel] = {
@@ -1054,31 +1056,31 @@ def sparsity(k: Any, p: Any) -> Any:
     """The sparsity error of the parameters."""
 
 
-@overload(forward, strict=False)  # type: ignore[untyped-decorator]
+@overload(forward, strict=False)
 def _forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> Any:
     chosen = KERNELS[k.instance_class].forward
     return lambda k, p, x, noise, training, t, w, y: chosen(k, p, x, noise, training, t, w, y)
 
 
-@overload(backward, strict=False)  # type: ignore[untyped-decorator]
+@overload(backward, strict=False)
 def _backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> Any:
     chosen = KERNELS[k.instance_class].backward
     return lambda k, p, x, noise, training, t, w, y, dy, g: chosen(k, p, x, noise, training, t, w, y, dy, g)
 
 
-@overload(penalise, strict=False)  # type: ignore[untyped-decorator]
+@overload(penalise, strict=False)
 def _penalise(k: Any, p: Any, strength: Any, gate_strength: Any, g: Any) -> Any:
     chosen = KERNELS[k.instance_class].penalise
     return lambda k, p, strength, gate_strength, g: chosen(k, p, strength, gate_strength, g)
 
 
-@overload(project, strict=False)  # type: ignore[untyped-decorator]
+@overload(project, strict=False)
 def _project(k: Any, p: Any) -> Any:
     chosen = KERNELS[k.instance_class].project
     return lambda k, p: chosen(k, p)
 
 
-@overload(sparsity, strict=False)  # type: ignore[untyped-decorator]
+@overload(sparsity, strict=False)
 def _sparsity(k: Any, p: Any) -> Any:
     chosen = KERNELS[k.instance_class].sparsity
     return lambda k, p: chosen(k, p)

@@ -119,11 +119,11 @@ def train(
     *,
     precision: str = "float32",
     compiled: bool = False,
-    on_step: Callable[[int], None] = lambda step: None,
+    on_step: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[int, Runs, float]]:
     """Train all runs of all jobs, which share module and recipe, as one stack; yield (job, runs, seconds) at the end.
 
-    `on_step` is called with the number of each step done. If the module raises an error, the runs are tried one by one, and
+    `on_step` is called after each step. If the module raises an error, the runs are tried one by one, and
     those that raise are given back as failed, with the message.
     """
     began = time.perf_counter()
@@ -151,15 +151,16 @@ def _failed(job: Job, error: Exception) -> Runs:
 def failed_runs(cell: Any, seeds: Sequence[int], error: Exception, parameters: int = 0) -> Runs:
     """Runs of a cell or job that could not be trained, with a message that names cell and seed."""
     rows = len(cell.recipe.steps)
-    curves = [np.full((len(seeds), rows), np.nan) for _ in range(3)]
+    nothing = np.full((len(seeds), rows), np.nan)
     said = "".join(traceback.format_exception_only(error)).strip()
     messages = [f"{cell.operation} {cell.interpolation}, seed {seed}: {said}" for seed in seeds]
     weights = np.full((len(seeds), parameters), np.nan)
-    return Runs(np.asarray(seeds, np.int64), cell.recipe.steps, *curves, weights, ["failed"] * len(seeds), messages)
+    kept, status = np.asarray(seeds, np.int64), ["failed"] * len(seeds)
+    return Runs(kept, cell.recipe.steps, nothing, nothing.copy(), nothing.copy(), weights, status, messages)
 
 
 def _train_stack(
-    module: nn.Module, jobs: Sequence[Job], precision: str, compiled: bool, on_step: Callable[[int], None]
+    module: nn.Module, jobs: Sequence[Job], precision: str, compiled: bool, on_step: Callable[[], None]
 ) -> list[Runs]:
     recipe, inputs = jobs[0].recipe, jobs[0].inputs
     dtype: torch.dtype = getattr(torch, precision)
@@ -218,7 +219,7 @@ def _train_stack(
             if rule.due(step, float(last_error[run])):
                 attempts[run] = (attempts[run] + 1) % starts.shape[1]
                 stack.restart(run, starts[run, attempts[run]])
-        on_step(step + 1)
+        on_step()
     weights = stack.flat().double().numpy()
     alive &= np.isfinite(weights).all(1)
     return [

@@ -25,7 +25,7 @@ F = np.float32
 I = np.int32  # noqa: E741
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _bits(context: Any, x: Any) -> Any:
     """The bits of a float32 as an int32."""
 
@@ -35,7 +35,7 @@ def _bits(context: Any, x: Any) -> Any:
     return types.int32(types.float32), build
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _float(context: Any, x: Any) -> Any:
     """The float32 with the bits of an int32."""
 
@@ -219,7 +219,7 @@ def sincos(x: Any, sine: Any, cosine: Any) -> None:
 
 
 def _by_precision(function: Any, single: Any, double: Any) -> None:
-    @overload(function, strict=False)  # type: ignore[untyped-decorator]
+    @overload(function, strict=False)
     def choose(x: Any, *outputs: Any) -> Any:
         chosen = single if x.dtype == types.float32 else double
         if function is sincos:
