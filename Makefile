@@ -4,10 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test lint types unit docs format clean
+.PHONY: demo formulas test lint types unit docs format clean
 .DEFAULT_GOAL := demo
 
-demo: $(INSTALLED)  ## train four layers and print the formulas they learned
+demo: $(INSTALLED)  ## the papers' multiplication benchmark: seven modules, nine ranges, 25 seeds, with table and figure
+	$(BIN)/nalm bench single-module --operation mul --module nalu,inalu,nac-mul,npu,real-npu,nmu,snmu --out results/demo
+
+formulas: $(INSTALLED)  ## train four layers with a plain PyTorch loop and print the formulas they learned
 	$(BIN)/python examples/learn_operations.py
 
 test: lint types unit  ## everything that continuous integration checks
@@ -30,7 +33,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .coverage
+	rm -rf $(VENV) results .pytest_cache .mypy_cache .ruff_cache .coverage
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

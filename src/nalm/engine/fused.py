@@ -149,8 +149,8 @@ def _pcc_pull(y: Any, target: Any, dy: Any) -> None:
 
 
 @njit(**SAFE)
-def _adam(p: Any, g: Any, first: Any, second: Any, rate: Any, root: Any) -> None:
-    """One step of Adam; `rate` is the learning rate over the first bias correction, `root` that of the second's root.
+def _adam(p: Any, g: Any, first: Any, second: Any, rate: Any, scale: Any) -> None:
+    """One step of Adam; `rate` is the learning rate over the first bias correction, `scale` one over the second's root.
 
     Moments below 1e-30, far too small to matter beside the epsilon of 1e-8, are set to zero: once a run is solved they would
     fade into denormal numbers, which slow the processor down a hundredfold.
@@ -164,7 +164,7 @@ def _adam(p: Any, g: Any, first: Any, second: Any, rate: Any, root: Any) -> None
         v = keep2 * second[i] + new2 * g[i] * g[i]
         first[i] = zero if abs(m) < tiny else m
         second[i] = zero if v < tiny else v
-        p[i] -= rate * m / (np.sqrt(v) / root + epsilon)
+        p[i] -= rate * m / (np.sqrt(v) * scale + epsilon)
 
 
 @njit(**SAFE)
@@ -381,8 +381,8 @@ def _trainer() -> Any:
             if plan.adam:
                 decay1 *= 0.9
                 decay2 *= 0.999
-                rate, root = plan.learning_rate / (1 - decay1), math.sqrt(1 - decay2)
-                _adam(p, g, first, second, p.dtype.type(rate), p.dtype.type(root))
+                rate, scale = plan.learning_rate / (1 - decay1), 1 / math.sqrt(1 - decay2)
+                _adam(p, g, first, second, p.dtype.type(rate), p.dtype.type(scale))
             else:
                 rate32 = one * p.dtype.type(plan.learning_rate)
                 for i in range(p.size):

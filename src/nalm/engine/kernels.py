@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from nalm.engine.vector import SAFE, exp_, log_, sigmoid_, sincos, tanh_
+from nalm.engine.vector import SAFE, exp_, log_, log_magnitude, sigmoid_, sincos, tanh_
 
 __all__ = ["KERNELS", "Kernel", "backward", "forward", "penalise", "project", "sparsity"]
 
@@ -48,6 +48,20 @@ def _copy(x: Any, out: Any) -> None:
 def _add_scaled(w: Any, x: Any, out: Any) -> None:
     for b in range(out.size):
         out[b] += w * x[b]
+
+
+@njit(**SAFE)
+def _scaled(w: Any, x: Any, out: Any) -> None:
+    for b in range(out.size):
+        out[b] = w * x[b]
+
+
+@njit(**SAFE)
+def _weighted_sum(w: Any, x: Any, out: Any) -> None:
+    """Out = sum_i w_i x_i over the rows of x."""
+    _scaled(w[0], x[0], out)
+    for i in range(1, x.shape[0]):
+        _add_scaled(w[i], x[i], out)
 
 
 @njit(**SAFE)
@@ -282,9 +296,7 @@ class NACAdd(NamedTuple):
 def nac_add_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
     n = x.shape[0]
     _nac_weights(p, n, p.dtype.type(1), w)
-    _fill(p.dtype.type(0), y)
-    for i in range(n):
-        _add_scaled(w[0, i], x[i], y)
+    _weighted_sum(w[0], x, y)
 
 
 @njit(**SAFE)
@@ -342,8 +354,7 @@ class NACMul(NamedTuple):
 def _log_magnitudes(x: Any, t: Any) -> None:
     """Rows of t: ln(|x_i| + 1e-7)."""
     for i in range(x.shape[0]):
-        _magnitudes(x[i], x.dtype.type(LOG_EPSILON), t[i])
-        log_(t[i])
+        log_magnitude(x[i], x.dtype.type(LOG_EPSILON), t[i])
 
 
 @njit(**SAFE)
@@ -351,9 +362,7 @@ def nac_mul_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w
     n = x.shape[0]
     _nac_weights(p, n, p.dtype.type(1), w)
     _log_magnitudes(x, t)
-    _fill(p.dtype.type(0), y)
-    for i in range(n):
-        _add_scaled(w[0, i], t[i], y)
+    _weighted_sum(w[0], t[:n], y)
     exp_(y)
 
 
@@ -393,17 +402,15 @@ def _mix_back(gate: Any, additive: Any, multiplicative: Any, base: Any, dy: Any)
 @njit(**SAFE)
 def nalu_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
     n = x.shape[0]
-    base, zero = p.dtype.type(k.log_base), p.dtype.type(0)
+    base = p.dtype.type(k.log_base)
     _nac_weights(p, n, base, w)
     _log_magnitudes(x, t)
     gate, additive, multiplicative = t[n], t[n + 1], t[n + 2]
-    _fill(zero, gate)
-    _fill(zero, additive)
-    _fill(zero, multiplicative)
     for i in range(n):
-        _add_scaled(w[0, i], x[i], additive)
-        _add_scaled(w[0, i], t[i], multiplicative)
-        _add_scaled(base * p[2 * n + i], x[i], gate)
+        w[4, i] = base * p[2 * n + i]
+    _weighted_sum(w[0], x, additive)
+    _weighted_sum(w[0], t[:n], multiplicative)
+    _weighted_sum(w[4], x, gate)
     exp_(multiplicative)
     sigmoid_(gate)
     _mix(gate, additive, multiplicative, y)
@@ -457,21 +464,19 @@ def _weigh_paths(gate: Any, additive: Any, size: Any, sign: Any, y: Any) -> None
 @njit(**SAFE)
 def inalu_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
     n = x.shape[0]
-    one, zero = p.dtype.type(1), p.dtype.type(0)
+    one = p.dtype.type(1)
     add, mul = w[0:4], w[4:8]
     _nac_weights(p[1:], n, one, add)
     _nac_weights(p[1 + 2 * n :], n, one, mul)
     logs, signs, prefix = t[0:n], t[n : 2 * n], t[2 * n : 3 * n]
     additive, exponent, sign, size = t[3 * n], t[3 * n + 1], t[3 * n + 2], t[3 * n + 3]
-    _fill(zero, additive)
-    _fill(zero, exponent)
     for i in range(n):
         _floored_magnitudes(x[i], p.dtype.type(LOG_EPSILON), logs[i])
         log_(logs[i])
         _signs(x[i], signs[i])
-        _add_scaled(add[0, i], x[i], additive)
-        _add_scaled(mul[0, i], logs[i], exponent)
         mul[3, i] = abs(mul[0, i])
+    _weighted_sum(add[0], x, additive)
+    _weighted_sum(mul[0], logs, exponent)
     _product(mul[3, :n], signs, prefix, sign)
     _capped_exponential(exponent, size)
     w[8, 0] = one / (one + math.exp(-p[0]))
@@ -729,12 +734,6 @@ def nru_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: An
         _amount_factor(powers[i], w[0, i], prefix[i], after)
     if k.separate:
         _scale_by(sign, y)
-
-
-@njit(**SAFE)
-def _scaled(w: Any, x: Any, out: Any) -> None:
-    for b in range(out.size):
-        out[b] = w * x[b]
 
 
 @njit(**SAFE)

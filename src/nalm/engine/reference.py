@@ -123,8 +123,9 @@ def train(
 ) -> Iterator[tuple[int, Runs, float]]:
     """Train all runs of all jobs, which share module and recipe, as one stack; yield (job, runs, seconds) at the end.
 
-    `on_step` is called after each step. If the module raises an error, the runs are tried one by one, and
-    those that raise are given back as failed, with the message.
+    `on_step` is called after each step. With `compiled`, PyTorch's cache of compiled code is emptied first: each stack is
+    compiled anew, and too many versions of one function would make the compiler give up. If the module raises an error, the
+    runs are tried one by one, and those that raise are given back as failed, with the message.
     """
     began = time.perf_counter()
     try:
@@ -187,6 +188,7 @@ def _train_stack(
     attempts = np.zeros(runs, int)
     pull = _gradient_function(stack, recipe)
     if compiled:
+        torch.compiler.reset()
         pull = torch.compile(pull)
     stack.view.train()
     for step in range(recipe.iterations + 1):

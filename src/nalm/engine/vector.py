@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
-__all__ = ["SAFE", "exp_", "log_", "sigmoid_", "sincos", "tanh_"]
+__all__ = ["SAFE", "exp_", "log_", "log_magnitude", "sigmoid_", "sincos", "tanh_"]
 
 SAFE = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, "_nrt": False}
 """Compiler options of all numeric code: products and sums may be fused, nothing is assumed about NaN and infinity, and arrays
@@ -47,7 +47,7 @@ def _float(context: Any, x: Any) -> Any:
 
 @njit(**SAFE, inline="always")
 def _exp(x: Any) -> Any:
-    top, bottom = F(88.72284), F(-103.97208)
+    top, bottom = F(89), F(-104)  # beyond these the result overflows to infinity or vanishes by itself
     inside = x if x < top else top
     inside = inside if inside > bottom else bottom
     k = np.floor(inside * F(1.44269504088896341) + F(0.5))
@@ -63,21 +63,25 @@ def _exp(x: Any) -> Any:
     whole = I(k)
     half = I(whole >> I(1))
     y = y * _float(I(I(half + I(127)) << I(23))) * _float(I(I(I(whole - half) + I(127)) << I(23)))
-    y = F(np.inf) if x > top else y
-    y = F(0) if x < bottom else y
     return y if x == x else x
 
 
 @njit(**SAFE, inline="always")
 def _log(x: Any) -> Any:
     tiny = x < F(1.17549435e-38)
-    scaled = x * F(33554432.0) if tiny else x
-    bits = _bits(scaled)
-    e = F(I(I(bits >> I(23)) - I(126))) - (F(25) if tiny else F(0))
-    m = _float(I(I(bits & I(0x007FFFFF)) | I(0x3F000000)))
-    small = m < F(0.707106781186547524)
-    e = e - F(1) if small else e
-    m = m + m - F(1) if small else m - F(1)
+    y = _log_normal(x * F(33554432.0) if tiny else x)
+    y = y - F(17.32867951399863) if tiny else y
+    y = F(-np.inf) if x == F(0) else y
+    return y if x >= F(0) else F(np.nan)
+
+
+@njit(**SAFE, inline="always")
+def _log_normal(x: Any) -> Any:
+    """Logarithm of a number that is neither negative nor denormal; infinity and NaN pass through."""
+    bits = _bits(x)
+    above = I(bits - I(0x3F3504F3))  # bits above those of the root of a half: exponent and mantissa m around one
+    e = F(I(above >> I(23)))
+    m = _float(I(bits - I(above & I(-8388608)))) - F(1)
     z = m * m
     y = F(7.0376836292e-2)
     y = y * m + F(-1.1514610310e-1)
@@ -92,9 +96,7 @@ def _log(x: Any) -> Any:
     y = y + F(-2.12194440e-4) * e
     y = y - F(0.5) * z
     y = m + y + F(0.693359375) * e
-    y = F(-np.inf) if x == F(0) else y
-    y = y if x >= F(0) else F(np.nan)
-    return y if x < F(np.inf) else x + (F(0) if x == x else F(np.nan))
+    return y if x < F(np.inf) else x
 
 
 @njit(**SAFE, inline="always")
@@ -157,6 +159,12 @@ def _log32(x: Any) -> None:
 
 
 @njit(**SAFE)
+def _log_magnitude32(x: Any, offset: Any, out: Any) -> None:
+    for b in range(x.size):
+        out[b] = _log_normal(abs(x[b]) + offset)
+
+
+@njit(**SAFE)
 def _tanh32(x: Any) -> None:
     for b in range(x.size):
         x[b] = _tanh(x[b])
@@ -178,6 +186,12 @@ def _exp64(x: Any) -> None:
 def _log64(x: Any) -> None:
     for b in range(x.size):
         x[b] = np.log(x[b])
+
+
+@njit(**SAFE)
+def _log_magnitude64(x: Any, offset: Any, out: Any) -> None:
+    for b in range(x.size):
+        out[b] = np.log(abs(x[b]) + offset)
 
 
 @njit(**SAFE)
@@ -214,24 +228,29 @@ def sigmoid_(x: Any) -> None:
     """Replace x by 1 / (1 + exp(-x)). To be called from compiled code."""
 
 
+def log_magnitude(x: Any, offset: Any, out: Any) -> None:
+    """Write log(|x| + offset), offset above 1e-37, to another array. To be called from compiled code."""
+
+
 def sincos(x: Any, sine: Any, cosine: Any) -> None:
     """Write sin(x) and cos(x); neither may be `x` itself. To be called from compiled code."""
 
 
 def _by_precision(function: Any, single: Any, double: Any) -> None:
     @overload(function, strict=False)
-    def choose(x: Any, *outputs: Any) -> Any:
+    def choose(x: Any, *others: Any) -> Any:
         chosen = single if x.dtype == types.float32 else double
-        if function is sincos:
-            return lambda x, sine, cosine: chosen(x, sine, cosine)
+        if len(others) == 2:
+            return lambda x, first, second: chosen(x, first, second)
         return lambda x: chosen(x)
 
 
-for _name, _single, _double in (
+for _function, _single, _double in (
     (exp_, _exp32, _exp64),
     (log_, _log32, _log64),
+    (log_magnitude, _log_magnitude32, _log_magnitude64),
     (tanh_, _tanh32, _tanh64),
     (sigmoid_, _sigmoid32, _sigmoid64),
     (sincos, _sincos32, _sincos64),
 ):
-    _by_precision(_name, _single, _double)
+    _by_precision(_function, _single, _double)
