@@ -292,7 +292,8 @@ class Work(NamedTuple):
 @cache
 def _revision() -> int:
     """A number that changes with the sources that the compiled loop is made of, and with it the key of Numba's cache."""
-    sources = [Path(str(module.__file__)) for module in (sampling, data, vector, kernels)]
+    sources = [Path(str(module.__file__)) for module in (sampling, data, vector)]
+    sources += sorted(Path(str(kernels.__file__)).parent.glob("*.py"))
     return zlib.crc32(b"".join(path.read_bytes() for path in sources))
 
 

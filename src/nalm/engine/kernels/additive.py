@@ -1,0 +1,93 @@
+"""Kernels of NAU and NAC+."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numba import njit
+
+from nalm.engine.kernels.loops import (
+    add_scaled,
+    clip_box,
+    dot,
+    fill_row,
+    nac_back,
+    nac_distance,
+    nac_weights,
+    pull_nac_to_integers,
+    pull_to_integers,
+    weighted_sum,
+)
+from nalm.engine.vector import SAFE
+
+
+class NAU(NamedTuple):
+    """Neural Addition Unit."""
+
+    unused: int = 0
+
+
+@njit(**SAFE)
+def nau_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
+    one = p.dtype.type(1)
+    fill_row(p.dtype.type(0), y)
+    for i in range(p.size):
+        add_scaled(min(max(p[i], -one), one), x[i], y)
+
+
+@njit(**SAFE)
+def nau_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
+    for i in range(p.size):
+        if abs(p[i]) <= 1:
+            g[i] += dot(dy, x[i])
+
+
+@njit(**SAFE)
+def nau_penalise(k: Any, p: Any, strength: Any, gate_strength: Any, g: Any) -> None:
+    pull_to_integers(p, strength, g)
+
+
+@njit(**SAFE)
+def nau_project(k: Any, p: Any) -> None:
+    clip_box(p, p.dtype.type(-1), p.dtype.type(1))
+
+
+@njit(**SAFE)
+def nau_sparsity(k: Any, p: Any) -> Any:
+    largest = 0.0
+    for i in range(p.size):
+        size = min(abs(p[i]), 1)
+        distance = min(size, 1 - size)
+        largest = distance if not distance <= largest else largest
+    return largest
+
+
+class NACAdd(NamedTuple):
+    """Additive Neural Accumulator."""
+
+    unused: int = 0
+
+
+@njit(**SAFE)
+def nac_add_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
+    n = x.shape[0]
+    nac_weights(p, n, p.dtype.type(1), w)
+    weighted_sum(w[0], x, y)
+
+
+@njit(**SAFE)
+def nac_add_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
+    n = x.shape[0]
+    for i in range(n):
+        w[3, i] = dot(dy, x[i])
+    nac_back(w, n, p.dtype.type(1), w[3], g)
+
+
+@njit(**SAFE)
+def nac_penalise(k: Any, p: Any, strength: Any, gate_strength: Any, g: Any) -> None:
+    pull_nac_to_integers(p, p.size // 2, 1.0, strength, g)
+
+
+@njit(**SAFE)
+def nac_sparsity(k: Any, p: Any) -> Any:
+    return nac_distance(p, p.size // 2, 1.0)

@@ -1,0 +1,189 @@
+"""Kernels of NRU and NMRU and their variants."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from nalm.engine.kernels.loops import (
+    EPS32,
+    SUMS,
+    add_if_negative,
+    any_negative,
+    copy_row,
+    fill_row,
+    magnitudes,
+    mixed_factor_back,
+    multiply,
+    multiply_by_sign,
+    product,
+    product_back,
+    pull_to_bits,
+    reciprocals,
+    rescale,
+    scale_by,
+    scaled,
+)
+from nalm.engine.kernels.multiplicative import nmu_sparsity
+from nalm.engine.vector import SAFE, exp_, log_, sincos, tanh_
+
+
+class NRU(NamedTuple):
+    """Neural Reciprocal Unit; with `separate`, the sign is computed apart from the magnitude."""
+
+    separate: int = 0
+    tanh_scale: float = 1000.0
+
+
+@njit(**SUMS)
+def _power_factor_back(power: Any, log: Any, a: Any, slope: Any, before: Any, pull: Any) -> Any:
+    """Gradient of one exponent; `slope` is that of the amount a."""
+    one = power.dtype.type(1)
+    rest, total = one - a, power.dtype.type(0)
+    for b in range(pull.size):
+        total += pull[b] * before[b] * (a * power[b] * log[b] + (power[b] - one) * slope)
+        pull[b] *= a * power[b] + rest
+    return total
+
+
+@njit(**SAFE)
+def nru_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
+    n = x.shape[0]
+    one, scale = p.dtype.type(1), p.dtype.type(k.tanh_scale)
+    logs, powers, prefix, sign = t[0:n], t[n : 2 * n], t[2 * n : 3 * n], t[3 * n]
+    for i in range(n):
+        w[1, i] = scale * p[i]
+    tanh_(w[1, :n])
+    for i in range(n):
+        w[0, i] = w[1, i] * w[1, i] if training else abs(p[i])
+    fill_row(one, prefix[0])
+    fill_row(one, sign)
+    for i in range(n):
+        magnitudes(x[i], p.dtype.type(0), logs[i])
+        log_(logs[i])
+        scaled(p[i], logs[i], powers[i])
+        exp_(powers[i])
+        if k.separate:
+            if abs(np.rint(p[i])) > 0:
+                multiply_by_sign(x[i], sign)
+        else:
+            multiply_by_sign(x[i], powers[i])
+        after = prefix[i + 1] if i + 1 < n else y
+        _amount_factor(powers[i], w[0, i], prefix[i], after)
+    if k.separate:
+        scale_by(sign, y)
+
+
+@njit(**SAFE)
+def _amount_factor(power: Any, a: Any, before: Any, after: Any) -> None:
+    """After = before * (a power + 1 - a)."""
+    rest = power.dtype.type(1) - a
+    for b in range(after.size):
+        after[b] = before[b] * (a * power[b] + rest)
+
+
+@njit(**SAFE)
+def nru_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
+    n = x.shape[0]
+    one, two, scale = p.dtype.type(1), p.dtype.type(2), p.dtype.type(k.tanh_scale)
+    logs, powers, prefix, sign = t[0:n], t[n : 2 * n], t[2 * n : 3 * n], t[3 * n]
+    if k.separate:
+        scale_by(sign, dy)
+    for i in range(n - 1, -1, -1):
+        if training:
+            slope = two * w[1, i] * (one - w[1, i] * w[1, i]) * scale
+        else:
+            slope = one if p[i] > 0 else (-one if p[i] < 0 else p[i])
+        g[i] += _power_factor_back(powers[i], logs[i], w[0, i], slope, prefix[i], dy)
+
+
+class NMRU(NamedTuple):
+    """NMRU; without `signed`, the plain product; with `gated`, a gate on inputs and reciprocals after the weights."""
+
+    signed: int = 1
+    gated: int = 0
+
+
+@njit(**SAFE)
+def nmru_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
+    n = x.shape[0]
+    m = 2 * n
+    values, sizes, prefix = t[0:m], t[m : 2 * m], t[2 * m : 3 * m]
+    angle, sine, cosine, size = t[3 * m], t[3 * m + 1], t[3 * m + 2], t[3 * m + 3]
+    epsilon = p.dtype.type(EPS32) if training else p.dtype.type(0)
+    for i in range(n):
+        copy_row(x[i], values[i])
+        reciprocals(x[i], epsilon, values[n + i])
+    if k.gated:
+        for i in range(m):
+            rescale(p[m + i], values[i])
+    if not k.signed:
+        product(p[:m], values, prefix, y)
+        return
+    turning = any_negative(values)
+    w[1, 0] = p.dtype.type(1) if turning else p.dtype.type(0)
+    for i in range(m):
+        magnitudes(values[i], p.dtype.type(0), sizes[i])
+    if not turning:
+        product(p[:m], sizes, prefix, y)
+        return
+    fill_row(p.dtype.type(0), angle)
+    for i in range(m):
+        add_if_negative(p[i] * p.dtype.type(math.pi), values[i], angle)
+    sincos(angle, sine, cosine)
+    product(p[:m], sizes, prefix, size)
+    multiply(size, cosine, y)
+
+
+@njit(**SUMS)
+def _gated_factor_back(size: Any, w: Any, gate: Any, before: Any, pull: Any) -> Any:
+    """Gradient of a gate on a factor w size + 1 - w, where size is |gate z|; to be called before the weight's."""
+    total = size.dtype.type(0)
+    for b in range(pull.size):
+        total += pull[b] * before[b] * size[b]
+    return total * w / gate
+
+
+@njit(**SUMS)
+def _angle_back(dy: Any, size: Any, sine: Any, z: Any) -> Any:
+    """Gradient of a weight through the sign: -sum dy size sin(angle) [z < 0], to be multiplied by pi."""
+    zero, total = dy.dtype.type(0), dy.dtype.type(0)
+    for b in range(dy.size):
+        total -= dy[b] * size[b] * sine[b] if z[b] < zero else zero
+    return total
+
+
+@njit(**SAFE)
+def nmru_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
+    m = 2 * x.shape[0]
+    values, sizes, prefix = t[0:m], t[m : 2 * m], t[2 * m : 3 * m]
+    sine, cosine, size = t[3 * m + 1], t[3 * m + 2], t[3 * m + 3]
+    if not k.signed:
+        product_back(p[:m], values, prefix, dy, g)
+        return
+    if w[1, 0] > 0:
+        for i in range(m):
+            g[i] += p.dtype.type(math.pi) * _angle_back(dy, size, sine, values[i])
+        scale_by(cosine, dy)
+    for i in range(m - 1, -1, -1):
+        if k.gated and p[m + i] != 0:
+            g[m + i] += _gated_factor_back(sizes[i], p[i], p[m + i], prefix[i], dy)
+        g[i] += mixed_factor_back(sizes[i], p[i], prefix[i], dy)
+
+
+@njit(**SAFE)
+def nmru_penalise(k: Any, p: Any, strength: Any, gate_strength: Any, g: Any) -> None:
+    if k.gated:
+        m = p.size // 2
+        pull_to_bits(p[:m], strength, g[:m])
+        pull_to_bits(p[m:], gate_strength, g[m:])
+    else:
+        pull_to_bits(p, strength, g)
+
+
+@njit(**SAFE)
+def nmru_sparsity(k: Any, p: Any) -> Any:
+    return nmu_sparsity(k, p[: p.size // 2] if k.gated else p)

@@ -1,0 +1,204 @@
+"""Kernels of NAC-mul, NMU and its stochastic relatives."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from numba import njit
+
+from nalm.engine.kernels.loops import (
+    EPS32,
+    SUMS,
+    clip_box,
+    dot,
+    fill_row,
+    log_magnitudes,
+    nac_back,
+    nac_weights,
+    product,
+    product_back,
+    pull_to_bits,
+    scale_by,
+    weighted_sum,
+)
+from nalm.engine.vector import SAFE, exp_
+
+
+class NACMul(NamedTuple):
+    """Multiplicative Neural Accumulator."""
+
+    unused: int = 0
+
+
+@njit(**SAFE)
+def nac_mul_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
+    n = x.shape[0]
+    nac_weights(p, n, p.dtype.type(1), w)
+    log_magnitudes(x, t)
+    weighted_sum(w[0], t[:n], y)
+    exp_(y)
+
+
+@njit(**SAFE)
+def nac_mul_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
+    n = x.shape[0]
+    scale_by(y, dy)
+    for i in range(n):
+        w[3, i] = dot(dy, t[i])
+    nac_back(w, n, p.dtype.type(1), w[3], g)
+
+
+class NMU(NamedTuple):
+    """Neural Multiplication Unit."""
+
+    unused: int = 0
+
+
+@njit(**SAFE)
+def nmu_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
+    product(p, x, t, y)
+
+
+@njit(**SAFE)
+def nmu_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
+    product_back(p, x, t, dy, g)
+
+
+@njit(**SAFE)
+def nmu_penalise(k: Any, p: Any, strength: Any, gate_strength: Any, g: Any) -> None:
+    pull_to_bits(p, strength, g)
+
+
+@njit(**SAFE)
+def nmu_project(k: Any, p: Any) -> None:
+    clip_box(p, p.dtype.type(0), p.dtype.type(1))
+
+
+@njit(**SAFE)
+def nmu_sparsity(k: Any, p: Any) -> Any:
+    largest = 0.0
+    for i in range(p.size):
+        size = min(max(p[i], 0), 1)
+        distance = min(size, 1 - size)
+        largest = distance if not distance <= largest else largest
+    return largest
+
+
+class SNMU(NamedTuple):
+    """Stochastic NMU with noise between low and high."""
+
+    low: float = 1.0
+    high: float = 5.0
+
+
+class SNMUBatch(NamedTuple):
+    """Stochastic NMU whose noise follows the spread of the batch."""
+
+    unused: int = 0
+
+
+@njit(**SAFE)
+def _noised(x: Any, low: Any, width: Any, uniform: Any, noise: Any, out: Any) -> None:
+    for b in range(out.size):
+        noise[b] = low + width * uniform[b]
+        out[b] = noise[b] * x[b]
+
+
+@njit(**SAFE)
+def _divide(top: Any, bottom: Any, y: Any) -> None:
+    for b in range(y.size):
+        y[b] = top[b] / bottom[b]
+
+
+@njit(**SAFE)
+def _divide_back(bottom: Any, y: Any, dy: Any) -> None:
+    """Dy becomes the gradient of the numerator, `bottom` that of the denominator."""
+    for b in range(dy.size):
+        dy[b] = dy[b] / bottom[b]
+        bottom[b] = -dy[b] * y[b]
+
+
+@njit(**SAFE)
+def _snmu_forward(p: Any, x: Any, low: Any, width: Any, noise: Any, t: Any, y: Any) -> None:
+    n = x.shape[0]
+    for i in range(n):
+        _noised(x[i], low, width, noise[i], t[i], t[n + i])
+    top, bottom = t[4 * n], t[4 * n + 1]
+    product(p, t[n : 2 * n], t[2 * n : 3 * n], top)
+    product(p, t[0:n], t[3 * n : 4 * n], bottom)
+    _divide(top, bottom, y)
+
+
+@njit(**SAFE)
+def snmu_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
+    if training and x.size > 1:
+        _snmu_forward(p, x, p.dtype.type(k.low), p.dtype.type(k.high - k.low), noise, t, y)
+    else:
+        product(p, x, t, y)
+
+
+@njit(**SUMS)
+def _spread(x: Any) -> Any:
+    """Unbiased standard deviation of all elements."""
+    total = 0.0
+    for i in range(x.shape[0]):
+        for b in range(x.shape[1]):
+            total += x[i, b]
+    mean, squares = total / x.size, 0.0
+    for i in range(x.shape[0]):
+        for b in range(x.shape[1]):
+            squares += (x[i, b] - mean) ** 2
+    return math.sqrt(squares / (x.size - 1))
+
+
+@njit(**SAFE)
+def snmu_batch_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
+    if training and x.size > 1:
+        width = p.dtype.type(1 / max(_spread(x), EPS32))
+        _snmu_forward(p, x, p.dtype.type(1), width, noise, t, y)
+    else:
+        product(p, x, t, y)
+
+
+@njit(**SAFE)
+def snmu_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
+    if not training or x.size < 2:
+        product_back(p, x, t, dy, g)
+        return
+    n = x.shape[0]
+    bottom = t[4 * n + 1]
+    _divide_back(bottom, y, dy)
+    product_back(p, t[n : 2 * n], t[2 * n : 3 * n], dy, g)
+    product_back(p, t[0:n], t[3 * n : 4 * n], bottom, g)
+
+
+class StgNMU(NamedTuple):
+    """NMU with stochastic gates."""
+
+    sigma: float = 0.5
+
+
+@njit(**SAFE)
+def stgnmu_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
+    zero, one, sigma = p.dtype.type(0), p.dtype.type(1), p.dtype.type(k.sigma)
+    for i in range(p.size):
+        gate = p[i] + sigma * noise[i, 0] if training else p[i]
+        w[1, i] = one if zero <= gate <= one else zero
+        w[0, i] = min(max(gate, zero), one)
+    product(w[0, : p.size], x, t, y)
+
+
+@njit(**SAFE)
+def stgnmu_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
+    fill_row(p.dtype.type(0), w[2])
+    product_back(w[0, : p.size], x, t, dy, w[2])
+    for i in range(p.size):
+        g[i] += w[1, i] * w[2, i]
+
+
+@njit(**SAFE)
+def stgnmu_penalise(k: Any, p: Any, strength: Any, gate_strength: Any, g: Any) -> None:
+    for i in range(p.size):
+        z = p[i] / k.sigma
+        g[i] += strength * math.exp(-0.5 * z * z) / (math.sqrt(2 * math.pi) * k.sigma)
