@@ -48,9 +48,7 @@ def main() -> None:
         began = time.perf_counter()
         result(command(folder / "undisturbed", args.seeds, args.iterations))
         idle = time.perf_counter() - began
-        print(
-            f"undisturbed: {len(expected['rows'])} rows, {len(expected['runs'])} runs, {whole:.1f} s, {idle:.1f} s with nothing to do"
-        )
+        print(f"undisturbed: {len(expected['rows'])} rows, {len(expected['runs'])} runs, {whole:.1f} s ({idle:.1f} s idle)")
         disturbed = command(folder / "disturbed", args.seeds, args.iterations)
         longest = idle + max(whole - idle, 0) / args.kills
         killed = 0
