@@ -89,11 +89,12 @@ def test_both_engines_judge_alike():
         np.testing.assert_allclose(mine["weights"], theirs["weights"], atol=1e-3)
 
 
-def test_a_module_that_cannot_be_built_is_recorded():
+def test_a_module_that_cannot_be_built_is_recorded(tmp_path):
     def broken(in_features, out_features):
         raise RuntimeError("no such luck")
 
-    result = benchmark([broken, "nmu"], ranges=["U[1,2)"], seeds=2, **FAST)
+    benchmark([broken, "nmu"], ranges=["U[1,2)"], seeds=2, out=tmp_path, **FAST)
+    result = benchmark([broken, "nmu"], ranges=["U[1,2)"], seeds=2, out=tmp_path, **FAST)
     assert {run["status"] for run in result.runs if run["module"] == "broken"} == {"failed"}
     assert {run["status"] for run in result.runs if run["module"] == "nmu"} == {"ok"}
     assert result.failures[0] == "broken on mul U[1,2), seed 0: RuntimeError: no such luck"

@@ -218,6 +218,8 @@ def run_cells(
         for cell, runs in broken.items():
             results[cell] = runs
             shown.advance(len(runs))
+            if store:
+                store.add(cell, runs, engine=used, seconds=0.0)
         if not jobs:
             continue
         if used == "fused":
@@ -229,9 +231,7 @@ def run_cells(
                 store.add(cell, runs, engine=used, seconds=seconds)
         training += time.perf_counter() - began
     if store:
-        for cell, _, used in plans:
-            if not any(status == "failed" for status in getattr(results.get(cell), "status", [])):
-                results[cell] = store.runs(cell, seeds, used)
+        results = {cell: store.runs(cell, seeds, used) for cell, _, used in plans}
     return {cell: results[cell] for cell, _, _ in plans}, {used for _, _, used in plans}, training, compiling
 
 

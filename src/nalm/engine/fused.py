@@ -328,7 +328,6 @@ def _trainer() -> Any:
         """Train one run; writes a row of errors at every log interval; gives the number of rows (negative if it diverged)."""
         key = revision  # noqa: F841  (part of the key of the cache)
         x, noise, target, y, dy, t, w, g = work
-        one = p.dtype.type(1)
         last_error, start_index, row = np.inf, 0, 0
         groups, total = 0, 0
         for i in range(p.size):
@@ -373,11 +372,11 @@ def _trainer() -> Any:
                 factors = min(step // plan.norm_every, plan.norm_steps)
                 _norm_pull(p, ends, plan.norm, plan.norm_start * plan.norm_factor**factors, g)
             if plan.gradient_noise > 0:
-                fill_normal(seed, GRADIENT, step, w[0, : g.size] if g.size <= w.shape[1] else w.reshape(w.size)[: g.size])
+                normal = w.reshape(w.size)[: g.size]
+                fill_normal(seed, GRADIENT, step, normal)
                 deviation = math.sqrt(plan.gradient_noise / (1 + step) ** 0.55)
-                flat = w.reshape(w.size)
                 for i in range(g.size):
-                    g[i] += deviation * flat[i]
+                    g[i] += deviation * normal[i]
             _clip_gradient(g, plan.clip_value, plan.clip_norm)
             if plan.adam:
                 decay1 *= 0.9
@@ -385,9 +384,8 @@ def _trainer() -> Any:
                 rate, scale = plan.learning_rate / (1 - decay1), 1 / math.sqrt(1 - decay2)
                 _adam(p, g, first, second, p.dtype.type(rate), p.dtype.type(scale))
             else:
-                rate32 = one * p.dtype.type(plan.learning_rate)
                 for i in range(p.size):
-                    p[i] -= rate32 * g[i]
+                    p[i] -= p.dtype.type(plan.learning_rate) * g[i]
             if plan.project:
                 project(kernel, p)
             if plan.reinitialise:
