@@ -100,7 +100,7 @@ def page(rows: Rows, seconds: float, memory: float, seeds: int) -> str:
         "",
         f"{runs:,} trainings of 50,000 iterations ({seeds} seeds, simulated thresholds, epsilon 1e-5) in {seconds:.0f} s on",
         f"two cores, {memory:.0f} MB at the peak. {agreed} of {len(verdicts)} claims agree. The figures' own numbers are not",
-        'published: the claims are what the text says of them. One run of 25 is 0.04: "about" and "at most" are judged with 0.08',
+        "published: the claims are what the text says of them. One run of 25 is 0.04: about and at most are judged with 0.08",
         "to spare, equal rates with 0.16, counts and orderings strictly.",
         "",
         "## Success rates",
