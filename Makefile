@@ -4,14 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo formulas test lint types unit docs format clean
+.PHONY: demo test lint types unit docs format clean
 .DEFAULT_GOAL := demo
 
-demo: $(INSTALLED)  ## the papers' multiplication benchmark: seven modules, nine ranges, 25 seeds, with table and figure
-	$(BIN)/nalm bench single-module --operation mul --module nalu,inalu,nac-mul,npu,real-npu,nmu,snmu --out results/demo
-
-formulas: $(INSTALLED)  ## train four layers with a plain PyTorch loop and print the formulas they learned
+demo: $(INSTALLED)  ## four layers print the formula that they learned; then the papers' multiplication benchmark
 	$(BIN)/python examples/learn_operations.py
+	@echo
+	$(BIN)/nalm bench single-module --operation mul --module nalu,inalu,nac-mul,npu,real-npu,nmu,snmu --out results/demo
 
 test: lint types unit  ## everything that continuous integration checks
 
