@@ -158,6 +158,7 @@ def test_a_new_threshold_needs_no_training(tmp_path, monkeypatch):
         ({"module": "nmu", "inputs": 1}, "mul needs at least 2 inputs, got 1"),
         ({"module": "nmu", "ranges": ["U[2,1)"]}, "lower bound must be below"),
         ({"module": "nmu", "ranges": ["everything"]}, "cannot read the distribution"),
+        ({"module": "nmu", "ranges": ["Sobol(-1,1)"]}, "engines cannot train on yet"),
         ({"module": "nmu", "threshold": "low"}, "threshold must be a number"),
         ({"module": "nmu", "threshold": -1}, "threshold must be positive"),
         ({"module": "nmu", "colour": 3}, "a recipe has no value 'colour'"),

@@ -16,6 +16,7 @@ from nalm import __version__, metrics, tasks
 from nalm.engine import fused, reference
 from nalm.engine.data import Job
 from nalm.models import Model, model_of
+from nalm.sampling import parse
 from nalm.specs import Cell, Recipe, Runs
 from nalm.store import Store
 
@@ -149,6 +150,8 @@ def benchmark(
         raise ValueError(f"seeds must be a number of at least 1, or different numbers from 0 up, got {seeds}")
     limit = threshold_of(threshold)
     pairs = [tasks.read_range(text) for text in (tasks.NINE_RANGES if ranges is None else ranges)]
+    for text in {text for pair in pairs for text in pair}:
+        parse(text).encode()
     listed = [module] if isinstance(module, str) or callable(module) else list(module)
     models = [model_of(one, module_options) for one in listed]
     if len({model.name for model in models}) != len(models):

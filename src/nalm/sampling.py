@@ -437,7 +437,7 @@ class Sobol(Distribution):
 
     def encode(self) -> NDArray[np.float64]:
         """Not available: a sequence has no independent values."""
-        raise ValueError(f"{self} is a sequence, which the fused engine cannot draw; use the torch engine")
+        raise ValueError(f"{self} is a sequence without independent values, which the engines cannot train on yet")
 
     def sample(self, rows: int, columns: int, seed: int, purpose: int = SIMULATION, step: int = 0) -> NDArray[np.float64]:
         """Points number step * rows and on."""
