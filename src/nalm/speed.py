@@ -71,7 +71,7 @@ def plain_loop(name: str, operation: str, recipe: Recipe, seconds: float = 1.0) 
         torch.set_num_threads(threads)
 
 
-def measure(names: Sequence[str], on_module: Callable[[str], None] = lambda name: None) -> list[dict[str, Any]]:
+def measure(names: Sequence[str]) -> list[dict[str, Any]]:
     """Measure modules one after the other; a row each with microseconds a step and ratios to the plain loop.
 
     The stacked engines train nine ranges with 25 seeds each, 225 runs; their time is per step of one run, on all cores. All
@@ -79,7 +79,6 @@ def measure(names: Sequence[str], on_module: Callable[[str], None] = lambda name
     """
     rows = []
     for name in names:
-        on_module(name)
         model = model_of(name)
         operation = _operation(name)
         recipe = info(name).recipe_for(operation, 2)
