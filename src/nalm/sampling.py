@@ -16,6 +16,8 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
+from nalm.native import prefer_wide_vectors
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -41,6 +43,9 @@ TRAIN, VALIDATION, TEST, NOISE, GRADIENT, SIMULATION = range(6)
 """Purposes of the stream; distributions that need a second number a value draw it under purpose + CHOICE."""
 CHOICE = 16
 
+STRIDE = 0x9E3779B1
+"""Distance of the places of two neighbouring indices."""
+
 _U32, _U64 = np.uint32, np.uint64
 
 
@@ -61,15 +66,27 @@ def stream_key(seed: Any, purpose: Any, step: Any) -> Any:
 
 
 @intrinsic
-def _word(context: Any, low: Any, high: Any, index: Any) -> Any:
-    """32 random bits of an index: a multiplicative hash with both halves of the key mixed in.
+def _place(context: Any, low: Any, index: Any) -> Any:
+    """Where the numbers of an index start, ``low + index * 0x9E3779B1`` modulo 2^32."""
 
-    ``h = index * 0x9E3779B1 + low; h = (h ^ h >> 16) * 0x21F0AAAD; h = (h ^ h >> 15) + high; h = (h ^ h >> 15) * 0x735A2D97;
-    h ^ h >> 15``, all modulo 2^32. Written as 32-bit instructions because Numba would widen them to 64 bits, at half the speed.
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        low, index = arguments
+        return builder.add(builder.mul(index, context.get_constant(types.uint32, STRIDE)), low)
+
+    return types.uint32(types.uint32, types.uint32), build
+
+
+@intrinsic
+def _word(context: Any, place: Any, high: Any) -> Any:
+    """32 random bits of a place: a multiplicative hash with both halves of the key mixed in.
+
+    ``h = (h ^ h >> 16) * 0x21F0AAAD; h = (h ^ h >> 15) + high; h = (h ^ h >> 15) * 0x735A2D97; h ^ h >> 15``, all modulo 2^32.
+    Written as 32-bit instructions because Numba would widen them to 64 bits, at half the speed.
     """
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        low, high, index = arguments
+        h, high = arguments
+        prefer_wide_vectors(builder)
 
         def number(value: int) -> Any:
             return context.get_constant(types.uint32, value)
@@ -77,13 +94,12 @@ def _word(context: Any, low: Any, high: Any, index: Any) -> Any:
         def folded(h: Any, bits: int) -> Any:
             return builder.xor(h, builder.lshr(h, number(bits)))
 
-        h = builder.add(builder.mul(index, number(0x9E3779B1)), low)
         h = builder.mul(folded(h, 16), number(0x21F0AAAD))
         h = builder.add(folded(h, 15), high)
         h = builder.mul(folded(h, 15), number(0x735A2D97))
         return folded(h, 15)
 
-    return types.uint32(types.uint32, types.uint32, types.uint32), build
+    return types.uint32(types.uint32, types.uint32), build
 
 
 @njit(nogil=True, inline="always")
@@ -98,7 +114,7 @@ def fill_uniform(seed: Any, purpose: Any, step: Any, out: Any) -> None:
     key = stream_key(seed, purpose, step)
     low, high = _U32(key & _U64(0xFFFFFFFF)), _U32(key >> _U64(32))
     for i in range(out.size):
-        out[i] = _unit(_word(low, high, _U32(i)), out)
+        out[i] = _unit(_word(_place(low, _U32(i)), high), out)
 
 
 @njit(nogil=True, cache=True)
@@ -107,7 +123,7 @@ def fill_normal(seed: Any, purpose: Any, step: Any, out: Any) -> None:
     key = stream_key(seed, purpose, step)
     low, high = _U32(key & _U64(0xFFFFFFFF)), _U32(key >> _U64(32))
     for i in range(out.size):
-        out[i] = inverse_normal((float(_word(low, high, _U32(i))) + 0.5) * 2.0**-32)
+        out[i] = inverse_normal((float(_word(_place(low, _U32(i)), high)) + 0.5) * 2.0**-32)
 
 
 @njit(nogil=True)
@@ -237,9 +253,10 @@ def _value(part: Any, u: Any, v: Any) -> Any:
 def _fill_range(low: Any, high: Any, offset: Any, start: Any, width: Any, row: Any) -> None:
     """Fill a row with uniform numbers from start to start + width; a function of its own so that it is vectorised."""
     first, factor = row.dtype.type(start), row.dtype.type(width)
-    base = _U32(offset)
+    place = _place(low, _U32(offset))
     for b in range(row.size):
-        row[b] = first + factor * _unit(_word(low, high, _U32(b) + base), row)
+        row[b] = first + factor * _unit(_word(place, high), row)
+        place = _place(place, _U32(1))
 
 
 @njit(nogil=True, cache=True)
@@ -263,7 +280,7 @@ def fill_rows(code: Any, seed: Any, purpose: Any, step: Any, out: Any) -> None:
     for i in range(columns):
         for b in range(rows):
             index = _U32(i * rows + b)
-            word, other = _word(low, high, index), _word(other_low, other_high, index)
+            word, other = _word(_place(low, index), high), _word(_place(other_low, index), other_high)
             part = 1
             if mode == EITHER:
                 part = 1 + int(other >> _U32(31))

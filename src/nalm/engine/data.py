@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import njit
 
-from nalm.engine.vector import SAFE
+from nalm.native import SAFE
 from nalm.sampling import VALIDATION, fill_normal, fill_rows, fill_uniform, parse
 
 if TYPE_CHECKING:

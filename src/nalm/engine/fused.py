@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from nalm import sampling
+from nalm import native, sampling
 from nalm.engine import data, kernels, vector
 from nalm.engine.data import OPERATIONS, Job, evaluation_inputs, targets
 from nalm.engine.kernels import backward, forward, penalise, project, sparsity
-from nalm.engine.vector import SAFE
+from nalm.native import SAFE
 from nalm.sampling import GRADIENT, NOISE, TEST, TRAIN, VALIDATION, fill_normal, fill_rows, fill_uniform, parse
 from nalm.specs import Recipe, Runs
 
@@ -262,6 +262,15 @@ def _stuck(values: Any, counts: Any, groups: Any, total: Any) -> Any:
     return before / half <= mean + math.sqrt(squares / (total - half)) and mean > 1.0
 
 
+def _aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Zeros that start at a cache line: a vector that straddles two lines costs twice."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    aligned: NDArray[Any] = raw[start : start + size].view(dtype).reshape(shape)
+    return aligned
+
+
 class Work(NamedTuple):
     """Scratch of one run: batch, noise, targets, outputs, and what kernels keep between forward and backward."""
 
@@ -278,21 +287,21 @@ class Work(NamedTuple):
     def make(inputs: int, parameters: int, rows: int, dtype: Any) -> Work:
         """Empty arrays for a batch of `rows`."""
         return Work(
-            x=np.zeros((inputs, rows), dtype),
-            noise=np.zeros((inputs, rows), dtype),
-            target=np.zeros(rows, dtype),
-            y=np.zeros(rows, dtype),
-            dy=np.zeros(rows, dtype),
-            t=np.zeros((6 * inputs + 8, rows), dtype),
-            w=np.zeros((9, 2 * inputs), dtype),
-            g=np.zeros(parameters, dtype),
+            x=_aligned((inputs, rows), dtype),
+            noise=_aligned((inputs, rows), dtype),
+            target=_aligned((rows,), dtype),
+            y=_aligned((rows,), dtype),
+            dy=_aligned((rows,), dtype),
+            t=_aligned((6 * inputs + 8, rows), dtype),
+            w=_aligned((9, 2 * inputs), dtype),
+            g=_aligned((parameters,), dtype),
         )
 
 
 @cache
 def _revision() -> int:
     """A number that changes with the sources that the compiled loop is made of, and with it the key of Numba's cache."""
-    sources = [Path(str(module.__file__)) for module in (sampling, data, vector)]
+    sources = [Path(str(module.__file__)) for module in (native, sampling, data, vector)]
     sources += sorted(Path(str(kernels.__file__)).parent.glob("*.py"))
     return zlib.crc32(b"".join(path.read_bytes() for path in sources))
 

@@ -15,11 +15,9 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
-__all__ = ["SAFE", "exp_", "log_", "log_magnitude", "sigmoid_", "sincos", "tanh_"]
+from nalm.native import SAFE, prefer_wide_vectors
 
-SAFE = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, "_nrt": False}
-"""Compiler options of all numeric code: products and sums may be fused, nothing is assumed about NaN and infinity, and arrays
-have no reference counts (nothing is allocated), which would cost more than the inner loops."""
+__all__ = ["exp_", "log_", "log_magnitude", "sigmoid_", "sincos", "tanh_"]
 
 F = np.float32
 I = np.int32  # noqa: E741
@@ -30,6 +28,7 @@ def _bits(context: Any, x: Any) -> Any:
     """The bits of a float32 as an int32."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        prefer_wide_vectors(builder)
         return builder.bitcast(arguments[0], context.get_value_type(types.int32))
 
     return types.int32(types.float32), build
@@ -40,6 +39,7 @@ def _float(context: Any, x: Any) -> Any:
     """The float32 with the bits of an int32."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        prefer_wide_vectors(builder)
         return builder.bitcast(arguments[0], context.get_value_type(types.float32))
 
     return types.float32(types.int32), build
@@ -47,10 +47,12 @@ def _float(context: Any, x: Any) -> Any:
 
 @njit(**SAFE, inline="always")
 def _exp(x: Any) -> Any:
-    top, bottom = F(89), F(-104)  # beyond these the result overflows to infinity or vanishes by itself
-    inside = x if x < top else top
-    inside = inside if inside > bottom else bottom
-    k = np.floor(inside * F(1.44269504088896341) + F(0.5))
+    """NaN passes both bounds and every sum; beyond the bounds the result overflows to infinity or vanishes by itself."""
+    top, bottom, shift = F(89), F(-104), F(12582912.0)  # adding 1.5 * 2^23 rounds to a whole number, found in the lowest bits
+    inside = top if x > top else x
+    inside = bottom if inside < bottom else inside
+    shifted = inside * F(1.44269504088896341) + shift
+    k = shifted - shift
     r = inside - k * F(0.693359375)
     r = r - k * F(-2.12194440e-4)
     p = F(1.9875691500e-4)
@@ -60,10 +62,9 @@ def _exp(x: Any) -> Any:
     p = p * r + F(1.6666665459e-1)
     p = p * r + F(5.0000001201e-1)
     y = p * (r * r) + r + F(1)
-    whole = I(k)
+    whole = I(_bits(shifted) - I(0x4B400000 - 254))  # twice the exponents' offset of 127: the power of two comes as two factors
     half = I(whole >> I(1))
-    y = y * _float(I(I(half + I(127)) << I(23))) * _float(I(I(I(whole - half) + I(127)) << I(23)))
-    return y if x == x else x
+    return y * _float(I(half << I(23))) * _float(I(I(whole - half) << I(23)))
 
 
 @njit(**SAFE, inline="always")

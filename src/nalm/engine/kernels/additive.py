@@ -18,7 +18,7 @@ from nalm.engine.kernels.loops import (
     pull_to_integers,
     weighted_sum,
 )
-from nalm.engine.vector import SAFE
+from nalm.native import SAFE
 
 
 class NAU(NamedTuple):

@@ -23,7 +23,8 @@ from nalm.engine.kernels.loops import (
     sign_of,
     weighted_sum,
 )
-from nalm.engine.vector import SAFE, exp_, log_, sigmoid_
+from nalm.engine.vector import exp_, log_, sigmoid_
+from nalm.native import SAFE
 
 CAP = 20.0
 """Largest exponent of the iNALU's product."""

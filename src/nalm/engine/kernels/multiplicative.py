@@ -22,7 +22,8 @@ from nalm.engine.kernels.loops import (
     scale_by,
     weighted_sum,
 )
-from nalm.engine.vector import SAFE, exp_
+from nalm.engine.vector import exp_
+from nalm.native import SAFE
 
 
 class NACMul(NamedTuple):
