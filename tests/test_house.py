@@ -26,15 +26,19 @@ LEVELS = {
     "figures": 1,
     "registry": 2,
     "symbolic": 2,
-    "metrics": 2,
     "store": 2,
     "tasks": 2,
+    "metrics": 3,
+    "experiments": 3,
     "engine": 3,
     "models": 3,
+    "exact": 3,
+    "claims": 4,
     "runner": 4,
     "speed": 4,
-    "cli": 5,
-    "__main__": 6,
+    "reproduction": 5,
+    "cli": 6,
+    "__main__": 7,
 }
 """Each room of the house with its level, as in docs/architecture.md; a room imports only rooms below it."""
 

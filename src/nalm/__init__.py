@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from nalm.layers import RealNPU as RealNPU
     from nalm.layers import ReLU6MLP as ReLU6MLP
     from nalm.layers import ReLUMLP as ReLUMLP
+    from nalm.layers import Stack as Stack
     from nalm.layers import Unit as Unit
     from nalm.layers import iMNAC as iMNAC
     from nalm.layers import iNAC as iNAC
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 _LAYERS = (
     "NAU NACAdd iNAC NACMul NACMulSigmoid NACMulNMU iMNAC NMU sNMU sNMUBatch stgNMU NRU NRUSepSign NMRU NMRUNoSign "
     "NMRUGated NaiveNPU NPU RealNPU NALU NALUSeparate iNALU GNALU GatedNAUNMU NLRL NSR Linear ReLUMLP ReLU6MLP ProductFC "
-    "Quadratic Unit penalty project_ sparsity_error"
+    "Quadratic Stack Unit penalty project_ sparsity_error"
 )
 _HOME = {
     **dict.fromkeys(_LAYERS.split(), "nalm.layers"),

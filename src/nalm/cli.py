@@ -86,7 +86,43 @@ def list_tasks(as_json: Json = False) -> None:
     """Every task that modules can be benchmarked on."""
     from nalm.tasks import TASKS
 
-    _print_pairs("tasks", TASKS, as_json)
+    _print_pairs("tasks", {name: task.summary for name, task in TASKS.items()}, as_json)
+
+
+@listing.command("experiments")
+def list_experiments(as_json: Json = False) -> None:
+    """Every published experiment that `nalm reproduce` runs, with the time that it will take on this machine."""
+    from nalm.experiments import load_all
+    from nalm.reproduction import estimate
+
+    rows: list[dict[str, Any]] = [
+        {
+            "id": one.id,
+            "title": one.title,
+            "source": one.source,
+            "task": one.task,
+            "also": list(one.also),
+            "claims": len(one.claims),
+            "seconds_quick": round(estimate(one, "quick"), 1),
+            "seconds_paper": round(estimate(one, "paper"), 1),
+        }
+        for one in load_all()
+    ]
+    if as_json:
+        typer.echo(json.dumps({"experiments": rows}, ensure_ascii=False))
+        return
+    table = _table("id", "also", "title", "task", "quick", "paper")
+    for row in rows:
+        times = (_duration(row[key]) for key in ("seconds_quick", "seconds_paper"))
+        table.add_row(row["id"], " ".join(row["also"]), row["title"], row["task"], *times)
+    _console().print(table)
+    typer.echo(f"{len(rows)} experiments; times are estimates for {os.cpu_count()} cores of this machine")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 @listing.command("distributions")
@@ -216,6 +252,106 @@ def _number(value: float | None, form: str) -> str:
 def _with_interval(row: dict[str, Any], name: str, form: str) -> str:
     low, mean, high = (row[f"{name}_{part}"] for part in ("low", "mean", "high"))
     return _number(mean, form) if low is None or high is None else f"{mean:{form}} [{low:{form}}, {high:{form}}]"
+
+
+@app.command("reproduce")
+def reproduce_command(
+    identity: Annotated[str | None, typer.Argument(metavar="ID", help="Figure or table, such as T:fig5.7.")] = None,
+    budget: Annotated[str, typer.Option(help="quick (about half a minute) or paper (as published).")] = "quick",
+    seeds: Annotated[int | None, typer.Option(parser=_whole_number, help="Runs a condition; default: as budgeted.")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="Folder for store, tables and figures; what it holds is not run again.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Run every experiment.")] = False,
+    page: Annotated[str | None, typer.Option(help="Write all reports under --out to this Markdown page.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a published experiment, draw its figure, and set the result beside what was published."""
+    from nalm import reproduction
+    from nalm.experiments import BUDGETS
+
+    if (identity is None) == (not every and page is None):
+        raise typer.BadParameter("give the id of an experiment, or --all; `nalm list experiments` shows the ids")
+    if budget not in BUDGETS:
+        raise typer.BadParameter(f"unknown budget {budget!r}; there are: {', '.join(BUDGETS)}")
+    if page is not None and out is None:
+        raise typer.BadParameter("--page needs --out, the folder with the reports")
+    reports = []
+    with _progress() as progress:
+        if identity is not None:
+            reports.append(reproduction.reproduce(identity, budget, seeds, out, progress=progress))
+        elif every:
+            reports = reproduction.reproduce_all(budget, seeds, out, progress=progress)
+    if page is not None:
+        with open(page, "w", encoding="utf-8") as file:
+            file.write(reproduction.page(str(out)))
+    if as_json:
+        typer.echo(json.dumps({"reports": [report.to_json() for report in reports]}, ensure_ascii=False))
+        return
+    if identity is not None:
+        _print_report(reports[0], out)
+    elif every:
+        _print_summary(reports)
+    if page is not None:
+        typer.echo(f"wrote {page}")
+
+
+def _print_report(report: Any, out: str | None) -> None:
+    document, experiment = report.to_json(), report.experiment
+    typer.echo(f"{experiment.id}: {experiment.title} ({experiment.source})")
+    if experiment.note:
+        typer.echo(" ".join(experiment.note.split()))
+    if experiment.groups or not report.rows:
+        _print_rows(document["table"])
+    else:
+        _print_rows([_compact(row) for row in document["table"]])
+    if report.verdicts:
+        table = _table("claim", "what", "published", "measured", "verdict")
+        for claim in document["claims"]:
+            reason = f": {claim['reason']}" if claim["reason"] else ""
+            table.add_row(claim["id"], claim["what"], claim["published"], claim["measured"], claim["verdict"] + reason)
+        _console().print(table)
+    counts = ", ".join(f"{count} {name}" for name, count in report.counts().items())
+    typer.echo(f"{len(report.verdicts)} published claims: {counts}")
+    trained = f"{report.seeds} seeds, {report.engine} engine, " if report.rows else ""
+    typer.echo(f"{trained}{report.seconds:.1f} s, {report.compile_seconds:.1f} s compiling, {report.budget} budget")
+    if out is not None:
+        typer.echo(f"wrote {os.path.join(out, experiment.id.replace(':', '-'))}")
+
+
+def _compact(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of a report with each number and its interval in one column."""
+    hidden = ("extrapolation", "threshold", "solved_at_median")
+    plain = {
+        key: value for key, value in row.items() if not key.startswith(("success", "solved", "sparsity")) and key not in hidden
+    }
+    success = f"{row['success_rate']:.2f} [{row['success_low']:.2f}, {row['success_high']:.2f}]"
+    return {
+        **plain,
+        "success rate": success,
+        "solved at": _with_interval(row, "solved_at", ",.0f"),
+        "sparsity error": _with_interval(row, "sparsity", ".1e"),
+    }
+
+
+def _print_rows(rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        return
+    table = _table(*(key.replace("_", " ") for key in rows[0]))
+    for row in rows:
+        table.add_row(*("" if v is None else f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
+    _console().print(table)
+
+
+def _print_summary(reports: list[Any]) -> None:
+    table = _table("id", "title", "claims", "agree", "differ", "not comparable", "time")
+    for report in reports:
+        counts = [str(count) for count in report.counts().values()]
+        seconds = f"{report.seconds + report.compile_seconds:.0f} s"
+        table.add_row(report.experiment.id, report.experiment.title, str(len(report.verdicts)), *counts, seconds)
+    _console().print(table)
+    total = sum(report.seconds + report.compile_seconds for report in reports)
+    typer.echo(f"{len(reports)} experiments, {total / 60:.0f} minutes")
 
 
 @app.command("speed")

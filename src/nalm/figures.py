@@ -6,10 +6,13 @@ import math
 import os
 import textwrap
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from matplotlib import rc_context
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator
@@ -18,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from matplotlib.axes import Axes
+    from numpy.typing import NDArray
 
-__all__ = ["save", "three_panels"]
+__all__ = ["Surface", "save", "surfaces", "three_panels"]
 
 PANELS = {
     "Success rate": ("success_rate", "success_low", "success_high"),
@@ -89,6 +93,48 @@ def three_panels(
         figure.supxlabel(textwrap.fill(caption, 190), x=0.01, ha="left", fontsize="x-small", color="0.3")
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # each drawing would move things a little, and an SVG depend on what came before
+    return figure
+
+
+@dataclass(frozen=True)
+class Surface:
+    """A function of two numbers over a square, beside the true one."""
+
+    title: str
+    axis: NDArray[Any]
+    learnt: NDArray[Any]
+    true: NDArray[Any]
+
+
+def surfaces(drawn: Sequence[Surface], *, caption: str = "", trained: tuple[float, float] = (1, 2)) -> Figure:
+    """Draw learnt functions and their errors, a column each; a square marks where they were trained."""
+    if not drawn:
+        raise ValueError("a figure needs at least one surface, got none")
+    columns = len(drawn)
+    figure = Figure(figsize=(1.2 + 2.3 * columns, 5.4), layout="constrained")
+    grid = figure.subplots(2, columns, sharex=True, sharey=True, squeeze=False)
+    errors = LogNorm(1e-3, 1e2, clip=True)
+    for column, surface in enumerate(drawn):
+        extent = (surface.axis[0], surface.axis[-1], surface.axis[0], surface.axis[-1])
+        finite = np.abs(surface.true[np.isfinite(surface.true)])
+        limit = float(np.quantile(finite, 0.95)) if finite.size else 1.0
+        learnt, error = grid[0, column], grid[1, column]
+        shown = learnt.imshow(surface.learnt, origin="lower", extent=extent, cmap="RdBu_r", vmin=-limit, vmax=limit)
+        figure.colorbar(shown, ax=learnt, shrink=0.75)
+        gap = np.abs(surface.learnt - surface.true)
+        last = error.imshow(np.where(np.isfinite(gap), gap, np.nan), origin="lower", extent=extent, cmap="viridis", norm=errors)
+        learnt.set_title(surface.title, fontsize="medium")
+        error.set_xlabel("first input")
+        for axes in (learnt, error):
+            low, high = trained
+            axes.plot([low, high, high, low, low], [low, low, high, high, low], color="black", linewidth=1)
+    grid[0, 0].set_ylabel("learnt\nsecond input")
+    grid[1, 0].set_ylabel("absolute error\nsecond input")
+    figure.colorbar(last, ax=list(grid[1]), shrink=0.75)
+    if caption:
+        figure.supxlabel(textwrap.fill(caption, 30 * columns + 40), x=0.01, ha="left", fontsize="x-small", color="0.3")
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
     return figure
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import optimize, special
 
 from nalm.sampling import parse
+from nalm.tasks import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,6 +82,10 @@ class SimulatedThreshold:
     - reciprocal: 1 / x1 / (1 + epsilon) p;
     - sqrt: √(x1 (1 - epsilon)) p.
 
+    Where operands are sums (two-layer tasks), the first layer's weights are off, by 1 - epsilon on the inputs of an operand
+    and epsilon on the others, and the second layer is exact. As in the published simulation each operand of the arithmetic
+    data set then has one input more than in the task itself.
+
     The operands are the first columns. In most distributions all columns are alike; where the two halves of the inputs
     differ and there are more than two inputs, both operands come from the first half.
     """
@@ -91,7 +96,13 @@ class SimulatedThreshold:
 
     def value(self, cell: Cell) -> float:
         """Mean squared error over the samples, always the same ones; ValueError where that is not a finite number."""
-        return _simulate(cell.operation, cell.inputs, cell.extrapolation, self.epsilon, self.samples)
+        task = task_of(cell.task)
+        if task.name == "single-module":
+            return _simulate(cell.operation, cell.inputs, cell.extrapolation, self.epsilon, self.samples)
+        spans = task.spans(cell.inputs, 0, dict(cell.data))
+        more = 1 if task.name == "arithmetic-dataset" else 0
+        shifted = tuple((a - spans[0][0], min(b - spans[0][0] + more, cell.inputs)) for a, b in spans)
+        return _simulate_sums(cell.operation, cell.inputs, shifted, cell.extrapolation, self.epsilon, self.samples)
 
 
 @dataclass(frozen=True)
@@ -130,6 +141,35 @@ def _simulate(operation: str, inputs: int, extrapolation: str, epsilon: float, s
     if not math.isfinite(total):
         raise ValueError(f"no simulated threshold for {operation}: its error on {extrapolation} is not finite")
     return total / samples
+
+
+@cache
+def _simulate_sums(
+    operation: str, inputs: int, spans: tuple[tuple[int, int], ...], extrapolation: str, epsilon: float, samples: int
+) -> float:
+    """Error of a stack whose first layer is off by epsilon and whose second layer is exact."""
+    exact = np.zeros((len(spans), inputs))
+    for row, (start, stop) in zip(exact, spans, strict=True):
+        row[start:stop] = 1
+    near = np.where(exact > 0, 1 - epsilon, epsilon)
+    distribution, total = parse(extrapolation), 0.0
+    for step in range(math.ceil(samples / _CHUNK)):
+        x = distribution.sample(_CHUNK, inputs, _SEED, step=step).T[:, : samples - step * _CHUNK]
+        with np.errstate(all="ignore"):
+            total += float(np.square(_of_sums(operation, near @ x) - _of_sums(operation, exact @ x)).sum())
+    if not math.isfinite(total):
+        raise ValueError(f"no simulated threshold for {operation}: its error on {extrapolation} is not finite")
+    return total / samples
+
+
+def _of_sums(operation: str, sums: NDArray[np.float64]) -> Any:
+    if operation == "add":
+        return sums.sum(axis=0)
+    if operation == "mul":
+        return sums.prod(axis=0)
+    if operation in ("sub", "identity"):
+        return sums[0] - sums[1] if operation == "sub" else sums[0]
+    return _PRODUCTS[operation][1](sums)
 
 
 def _deviation(operation: str, x: NDArray[np.float64], epsilon: float) -> Any:

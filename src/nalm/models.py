@@ -1,10 +1,10 @@
-"""What engines train: a module with its initial parameters for every seed, from the registry or from a user's function."""
+"""What engines train: a module or a stack of two with its initial parameters for every seed, registered or a user's own."""
 
 from __future__ import annotations
 
 import inspect
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,9 @@ import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector
 
+from nalm.layers import Stack
 from nalm.registry import info
+from nalm.specs import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
     from nalm.registry import ModuleInfo
 
 __all__ = ["Model", "model_of"]
+
+PARTS: dict[str, tuple[str, dict[str, Any]]] = {"plain-linear": ("linear", {"bias": False})}
+"""Layers of stacks that are a registered module with options."""
+
+TWO_LAYERS = {"arithmetic-dataset": 5_000_000, "function4": 200_000, "large-scale": 100_000}
+"""Iterations that the papers train on the tasks for two layers."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +41,33 @@ class Model:
     options: tuple[tuple[str, Any], ...]
     build: Callable[[int], nn.Module]
     """The module for a number of inputs and one output."""
-    record: ModuleInfo | None = None
-    """Its record, if it is a registered module."""
+    parts: tuple[ModuleInfo, ...] = ()
+    """Records of its layers; none for a user's module."""
+    start: str = ""
+    """Rule of the initial parameters, if it is not the layers' own: `heim`, that of the NPU paper's large-scale task."""
+
+    @property
+    def fused(self) -> bool:
+        """Whether its layers have kernels."""
+        return bool(self.parts) and all(part.fused for part in self.parts)
+
+    def recipe_for(self, task: str, operation: str, inputs: int) -> Recipe:
+        """How the papers train it on a task; the default recipe for what they do not."""
+        if task in TWO_LAYERS:
+            return _two_layer_recipe(self.parts, TWO_LAYERS[task])
+        if len(self.parts) == 1:
+            return self.parts[0].recipe_for(operation, inputs)
+        return Recipe()
 
     def starts(self, module: nn.Module, inputs: int, seed: int, attempts: int) -> NDArray[np.float64]:
         """Initial parameters of a seed, shape (attempts, parameters); they follow from the seed alone."""
         rows = []
-        if self.record is not None:
+        if self.parts:
             generator = torch.Generator().manual_seed(seed)
             for _ in range(attempts):
                 module.reset_parameters(generator)  # type: ignore[operator]
+                if self.start:
+                    _reset_small_(module, generator)
                 rows.append(_flat(module))
         else:
             with torch.random.fork_rng():
@@ -51,17 +76,71 @@ class Model:
         return np.stack(rows)
 
 
+@torch.no_grad()
+def _reset_small_(module: nn.Module, generator: torch.Generator) -> None:
+    """Initial values of the NPU paper's large-scale code: matrices U(0, 0.1), imaginary parts 0, gates 1 (Real NPU: 0.5)."""
+    gate = 1.0 if any("imaginary" in name for name, _ in module.named_parameters()) else 0.5
+    for name, p in module.named_parameters():
+        last = name.rpartition(".")[2]
+        if last in ("imaginary", "bias"):
+            p.zero_()
+        elif last == "gate":
+            p.fill_(gate)
+        else:
+            p.uniform_(0, 0.1, generator=generator)
+
+
+def _two_layer_recipe(parts: tuple[ModuleInfo, ...], iterations: int) -> Recipe:
+    """The recipe of Madsen and Johansen: one strength for both layers, late for products, early and weak for sums.
+
+    A second layer that they do not have keeps the learning rate and the clipping of its own recipe.
+    """
+    recipe = replace(parts[-1].recipe, iterations=iterations, penalty=0.0) if parts else Recipe(iterations=iterations)
+    strengths = [part.recipe.penalty for part in parts if part.recipe.penalty_below is None]
+    if strengths and max(strengths) >= 1:
+        return replace(recipe, penalty=10.0, penalty_start=1_000_000, penalty_end=2_000_000)
+    if strengths and max(strengths) > 0:
+        return replace(recipe, penalty=max(strengths), penalty_start=5_000, penalty_end=50_000)
+    return recipe
+
+
 def _flat(module: nn.Module) -> NDArray[np.float64]:
     return parameters_to_vector(module.parameters()).detach().double().numpy()
 
 
-def model_of(module: str | Callable[[int, int], nn.Module], options: Mapping[str, Any] | None = None) -> Model:
-    """The model of a registry name, or of a user's function ``(in_features, out_features) -> nn.Module``."""
-    given = dict(options or {})
+def model_of(
+    module: str | Callable[[int, int], nn.Module],
+    options: Mapping[str, Any] | None = None,
+    *,
+    hidden: int = 2,
+    start: str = "",
+) -> Model:
+    """The model of a registry name, of two joined by a plus (`nau+nmu`), or of a function (inputs, outputs) -> nn.Module.
+
+    Options go to each layer that knows them; `hidden` is the number of outputs of the first layer of two.
+    """
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in (options or {}).items()}
+    kept = tuple(sorted(given.items()))
     if isinstance(module, str):
-        record = info(module)
-        record.build(1, 1, **given)
-        return Model(module, record.label, tuple(sorted(given.items())), lambda n: record.build(n, 1, **given), record)
+        names = [PARTS.get(name, (name, {})) for name in module.split("+")]
+        records, presets = [info(name) for name, _ in names], [preset for _, preset in names]
+        if len(records) > 2:
+            raise ValueError(f"a stack has two layers, got {module!r}")
+        chosen = [{k: v for k, v in given.items() if k in record.allowed or len(records) == 1} for record in records]
+        for name in given:
+            if not any(name in one for one in chosen):
+                raise TypeError(f"neither layer of {module} has an option {name!r}")
+
+        def build(inputs: int) -> nn.Module:
+            if len(records) == 1:
+                return records[0].build(inputs, 1, **presets[0], **chosen[0])
+            return Stack(
+                records[0].build(inputs, hidden, **presets[0], **chosen[0]),
+                records[1].build(hidden, 1, **presets[1], **chosen[1]),
+            )
+
+        build(1)
+        return Model(module, "-".join(record.label for record in records), kept, build, tuple(records), start)
     if not callable(module):
         raise TypeError(
             f"module must be a registry name or a function (in_features, out_features) -> nn.Module, got {module!r}"

@@ -68,11 +68,15 @@ class ModuleInfo:
 
     def build(self, in_features: int, out_features: int, **options: Any) -> Unit:
         """Build the layer; `options` are those of the class and go before the record's own."""
-        allowed = [name for name, p in inspect.signature(self.cls).parameters.items() if p.kind is p.KEYWORD_ONLY]
         for name in options:
-            if name not in allowed:
-                raise TypeError(f"{self.name} has no option {name!r}; it takes: {', '.join(allowed)}")
+            if name not in self.allowed:
+                raise TypeError(f"{self.name} has no option {name!r}; it takes: {', '.join(self.allowed)}")
         return self.cls(in_features, out_features, **{**self.options, **options})
+
+    @cached_property
+    def allowed(self) -> tuple[str, ...]:
+        """Names of the constructor's options."""
+        return tuple(name for name, p in inspect.signature(self.cls).parameters.items() if p.kind is p.KEYWORD_ONLY)
 
     def recipe_for(self, operation: str, inputs: int) -> Recipe:
         """The published recipe for an operation and a number of inputs."""
@@ -110,10 +114,10 @@ def _records() -> dict[str, ModuleInfo]:
     records = [
         info("nac-add", "NAC+", layers.NACAdd, trask, "Sum; weights tanh times sigmoid.", fused=True),
         info("nac-mul", "NAC•", layers.NACMul, trask, "Product of powers in log space; loses signs.", fused=True),
-        info("nac-mul-sigmoid", "NAC•,σ", layers.NACMulSigmoid, madsen, "NAC• with sigmoid exponents."),
-        info("nac-mul-nmu", "NAC•,NMU", layers.NACMulNMU, madsen, "NAC• with the linear weights of the NMU.", recipe=discrete),
+        info("nac-mul-sigmoid", "NAC•,σ", layers.NACMulSigmoid, madsen, "NAC• with sigmoid exponents.", fused=True),
+        info("nac-mul-nmu", "NAC•,NMU", layers.NACMulNMU, madsen, "NAC• with NMU weights.", fused=True, recipe=discrete),
         info("nalu", "NALU", layers.NALU, trask, "Gate between sum and product of one shared weight.", fused=True),
-        info("nalu-separate", "NALU (separate)", layers.NALUSeparate, madsen, "NALU with a weight per path."),
+        info("nalu-separate", "NALU (separate)", layers.NALUSeparate, madsen, "NALU with a weight per path.", fused=True),
         info(
             "inalu",
             "iNALU",
@@ -132,7 +136,13 @@ def _records() -> dict[str, ModuleInfo]:
         info("nau", "NAU", layers.NAU, madsen, sums, fused=True, recipe=Recipe(penalty=0.01)),
         info("nmu", "NMU", layers.NMU, madsen, "Product of selected inputs; weights in [0, 1].", fused=True, recipe=discrete),
         info(
-            "gated-nau-nmu", "Gated NAU/NMU", layers.GatedNAUNMU, madsen, "NAU and NMU behind the NALU's gate.", recipe=discrete
+            "gated-nau-nmu",
+            "Gated NAU/NMU",
+            layers.GatedNAUNMU,
+            madsen,
+            "NAU and NMU behind the NALU's gate.",
+            fused=True,
+            recipe=discrete,
         ),
         info("snmu", "sNMU", layers.sNMU, snmu, "NMU with reversible noise U(1, 5) in training.", fused=True, recipe=discrete),
         info(
@@ -155,7 +165,7 @@ def _records() -> dict[str, ModuleInfo]:
             recipe=stg,
             with_more_inputs={"iterations": 100_000},
         ),
-        info("naive-npu", "NaiveNPU", layers.NaiveNPU, heim, "Complex powers of all inputs, no gate.", recipe=power),
+        info("naive-npu", "NaiveNPU", layers.NaiveNPU, heim, "Complex powers, without a gate.", fused=True, recipe=power),
         info(
             "npu",
             "NPU",
@@ -229,7 +239,7 @@ def _records() -> dict[str, ModuleInfo]:
         info("nmru-gated", "NMRU (gated)", layers.NMRUGated, division, "NMRU behind gates.", fused=True, recipe=gated),
         info("nlrl", "NLRL", layers.NLRL, "reimann2019", "Boolean rules: AND, OR, NOT of selected inputs."),
         info("nsr", "NSR", layers.NSR, "faber2020", "Comparison of two selected inputs."),
-        info("linear", "Linear", layers.Linear, madsen, "Linear layer (baseline).", penalty="none"),
+        info("linear", "Linear", layers.Linear, madsen, "Linear layer (baseline).", penalty="none", fused=True),
         info("relu-mlp", "ReLU MLP", layers.ReLUMLP, madsen, "ReLU network (baseline).", penalty="none"),
         info("relu6-mlp", "ReLU6 MLP", layers.ReLU6MLP, madsen, "ReLU6 network (baseline).", penalty="none"),
         info("product-fc", "FC product", layers.ProductFC, snmu, "Product of all inputs (baseline).", penalty="none"),

@@ -16,8 +16,7 @@ from nalm import __version__, metrics, tasks
 from nalm.engine import fused, reference
 from nalm.engine.data import Job
 from nalm.models import Model, model_of
-from nalm.sampling import parse
-from nalm.specs import Cell, Recipe, Runs
+from nalm.specs import Cell, Runs
 from nalm.store import Store
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Progress", "Result", "benchmark", "run_cells", "threshold_of"]
+__all__ = ["Progress", "Result", "Silent", "benchmark", "changed_data", "engine_for", "run_cells", "threshold_of"]
 
 ENGINES = ("auto", "fused", "torch")
 STACKED_RUNS = 512
@@ -107,10 +106,11 @@ def benchmark(
     seeds: int | Sequence[int] = 25,
     engine: str = "auto",
     *,
-    inputs: int = 2,
+    inputs: int | None = None,
     threshold: str | float = 1e-5,
     out: str | os.PathLike[str] | None = None,
     module_options: Mapping[str, Any] | None = None,
+    data: Mapping[str, Any] | None = None,
     threads: int | None = None,
     compiled: bool | None = None,
     progress: Progress | None = None,
@@ -119,16 +119,18 @@ def benchmark(
     """Train modules on an operation over ranges and seeds, and judge them as the papers do.
 
     Args:
-        module: registry name, list of names, or function ``(in_features, out_features) -> nn.Module``.
-        task: name of the task; `single-module` is the one there is.
+        module: registry name, two of them joined by a plus (``nau+nmu``, for tasks of two layers), a list of names, or a
+            function ``(in_features, out_features) -> nn.Module``.
+        task: `single-module`, `arithmetic-dataset`, `function4` or `large-scale`; see `nalm list tasks`.
         operation: what is to be learned: add, sub, mul, div, reciprocal, square, sqrt or identity.
         ranges: training distributions, such as ``U[1,2)`` or ``U[1,2) -> U[2,6)``; by default the papers' nine.
         seeds: how many (0, 1, ...), or which.
         engine: `fused` (compiled kernels), `torch` (any module), or `auto`: fused where there is a kernel.
-        inputs: number of inputs; all but the operands are irrelevant.
+        inputs: number of inputs; all that are in no operand are irrelevant. By default as published for the task.
         threshold: test error below which a run is solved, or `simulated`.
         out: folder of a store; what it already holds is not trained again.
         module_options: constructor options of the modules.
+        data: what is to differ from the published task: `subset`, `overlap`, `subsets`, `hidden`.
         threads: threads of the fused engine; by default all cores.
         compiled: whether the torch engine compiles its step; by default where the training is long enough to gain from it.
         progress: what shows progress.
@@ -137,8 +139,8 @@ def benchmark(
     Returns:
         rows, runs and raw results; ``result.plot("figure")`` draws them.
     """
-    if task not in tasks.TASKS:
-        raise ValueError(f"unknown task {task!r}; there is: {', '.join(tasks.TASKS)}")
+    chosen_task = tasks.task_of(task)
+    inputs = chosen_task.inputs if inputs is None else inputs
     if operation not in tasks.OPERATIONS:
         raise ValueError(f"unknown operation {operation!r}; there are: {', '.join(tasks.OPERATIONS)}")
     if engine not in ENGINES:
@@ -150,20 +152,21 @@ def benchmark(
         raise ValueError(f"seeds must be a number of at least 1, or different numbers from 0 up, got {seeds}")
     limit = threshold_of(threshold)
     pairs = [tasks.read_range(text) for text in (tasks.NINE_RANGES if ranges is None else ranges)]
-    for text in {text for pair in pairs for text in pair}:
-        parse(text).encode()
+    changed = changed_data(chosen_task, data or {})
+    hidden = {**chosen_task.data, **changed}.get("hidden", 2)
+    for seed in chosen[:1]:
+        chosen_task.spans(inputs, seed, changed)
     listed = [module] if isinstance(module, str) or callable(module) else list(module)
-    models = [model_of(one, module_options) for one in listed]
+    models = [model_of(one, module_options, hidden=hidden, start=changed.get("start", "")) for one in listed]
     if len({model.name for model in models}) != len(models):
         raise ValueError(f"each module may be named once, got {', '.join(model.name for model in models)}")
     questions: list[tuple[Cell, Model]] = []
     for model in models:
         _check_operation(model, operation)
-        base = model.record.recipe_for(operation, inputs) if model.record else Recipe()
-        tuned = base.replace(**recipe)
+        tuned = model.recipe_for(task, operation, inputs).replace(**recipe)
         for interpolation, extrapolation in pairs:
-            cell = Cell(model.name, operation, inputs, interpolation, extrapolation, tuned, task, model.options)
-            questions.append((cell, model))
+            rest = (tuned, task, model.options, tuple(changed.items()))
+            questions.append((Cell(model.name, operation, inputs, interpolation, extrapolation, *rest), model))
     store = Store(out, version=__version__) if out is not None else None
     try:
         raw, engines, seconds, compile_seconds = run_cells(
@@ -184,8 +187,17 @@ def benchmark(
     )
 
 
+def changed_data(task: tasks.Task, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a task's data differs from the published; ValueError for what it does not have."""
+    known = {**task.data, "start": ""}
+    for name in data:
+        if name not in known:
+            raise ValueError(f"task {task.name} has no value {name!r}; it has: {', '.join(known)}")
+    return {name: value for name, value in data.items() if value != known[name]}
+
+
 def _check_operation(model: Model, operation: str) -> None:
-    record = model.record
+    record = model.parts[0] if len(model.parts) == 1 else None
     if record is not None and record.penalty != "none" and operation not in record.operations:
         known = ", ".join(record.operations)
         raise ValueError(f"{record.name} cannot express {operation}; it can express: {known}")
@@ -206,12 +218,12 @@ def run_cells(
     Cells that share module, recipe and inputs are trained together. A cell is stored as soon as all its runs are done.
     """
     shown = progress or Silent()
-    plans = [(cell, model, _engine_for(model, engine)) for cell, model in questions]
+    plans = [(cell, model, engine_for(model, engine)) for cell, model in questions]
     missing = {cell: store.missing(cell, seeds, used) if store else list(seeds) for cell, _, used in plans}
     shown.start(sum(len(todo) for todo in missing.values()), "runs")
     results: dict[Cell, Runs] = {}
     training = compiling = 0.0
-    for _, group in groupby(plans, key=lambda plan: (plan[1].name, plan[0].recipe, plan[0].inputs, plan[2])):
+    for _, group in groupby(plans, key=lambda plan: _kind(plan[0], plan[2])):
         members = list(group)
         model, used = members[0][1], members[0][2]
         todo = [cell for cell, _, _ in members if missing[cell]]
@@ -238,13 +250,26 @@ def run_cells(
     return {cell: results[cell] for cell, _, _ in plans}, {used for _, _, used in plans}, training, compiling
 
 
-def _engine_for(model: Model, engine: str) -> str:
-    fits = model.record is not None and model.record.fused
-    if engine == "auto":
-        return "fused" if fits else "torch"
-    if engine == "fused" and not fits:
+def _kind(cell: Cell, engine: str) -> tuple[Any, ...]:
+    """What cells that are trained together have in common."""
+    return cell.module, cell.options, cell.recipe, cell.inputs, cell.task, cell.data, engine
+
+
+def engine_for(model: Model, engine: str) -> str:
+    """The engine that trains a model: the one asked for, or for `auto` the fused one if it has a kernel."""
+    if engine == "torch":
+        return engine
+    if model.fused:
+        try:
+            fused.kernel_of(model.build(2))
+        except ValueError:
+            if engine == "fused":
+                raise
+        else:
+            return "fused"
+    if engine == "fused":
         raise ValueError(f"the fused engine has no kernel for {model.name}; use the torch engine")
-    return engine
+    return "torch"
 
 
 def _prepare(
@@ -258,16 +283,16 @@ def _prepare(
         module = model.build(inputs)
         starts = {seed: model.starts(module, inputs, seed, attempts) for seed in wanted}
     except Exception as error:
-        if model.record is not None:
+        if model.parts:
             raise
         failed = {one: reference.failed_runs(one, missing[one], error) for one in cells}
         return nn.Identity(), {}, failed
     jobs = {}
     for one in cells:
         seeds = list(missing[one])
-        offsets = [tasks.operand_offset(inputs, seed) for seed in seeds]
+        spans = np.array([tasks.task_of(one.task).spans(inputs, seed, dict(one.data)) for seed in seeds])
         stacked = np.stack([starts[seed] for seed in seeds])
-        jobs[one] = Job(one.recipe, one.operation, inputs, one.interpolation, one.extrapolation, seeds, offsets, stacked)
+        jobs[one] = Job(one.recipe, one.operation, inputs, one.interpolation, one.extrapolation, seeds, spans, stacked)
     return module, jobs, {}
 
 

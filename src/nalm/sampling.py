@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -229,7 +229,9 @@ _BENFORD = np.cumsum([0.301, 0.176, 0.125, 0.097, 0.079, 0.067, 0.058, 0.051, 0.
 """Cumulative probability of the leading digits 1 to 9, as printed in the papers."""
 
 UNIFORM, NORMAL, BENFORD, EXPONENTIAL = range(4)
-ONE, EITHER, HALVES = range(3)
+ONE, EITHER, HALVES, SEQUENCE = range(4)
+SOBOL_BITS = 24
+"""Bits of a Sobol point: enough for 16 million points, and for the precision of float32."""
 
 
 @njit(nogil=True)
@@ -259,6 +261,23 @@ def _fill_range(low: Any, high: Any, offset: Any, start: Any, width: Any, row: A
         place = _place(place, _U32(1))
 
 
+@njit(nogil=True)
+def _fill_sequence(code: Any, first: Any, out: Any) -> None:
+    """Fill `out` with consecutive points of the Sobol sequence, the first of them at a place in it (Gray code order)."""
+    bits, low, width = code.shape[1], code[0, 1], code[0, 2]
+    for i in range(out.shape[0]):
+        gray, point = first ^ (first >> 1), 0
+        for j in range(bits):
+            point ^= int(code[3 + i, j]) if (gray >> j) & 1 else 0
+        for b in range(out.shape[1]):
+            out[i, b] = low + width * (point * 2.0**-SOBOL_BITS)
+            index, j = first + b + 1, 0
+            while index & 1 == 0:
+                index >>= 1
+                j += 1
+            point ^= int(code[3 + i, j]) if j < bits else 0
+
+
 @njit(nogil=True, cache=True)
 def fill_rows(code: Any, seed: Any, purpose: Any, step: Any, out: Any) -> None:
     """Fill `out` (columns, rows) with a batch of inputs; `code` comes from `Distribution.encode`.
@@ -267,6 +286,9 @@ def fill_rows(code: Any, seed: Any, purpose: Any, step: Any, out: Any) -> None:
     """
     columns, rows = out.shape
     mode = int(code[0, 0])
+    if mode == SEQUENCE:
+        _fill_sequence(code, 1 + step * rows, out)
+        return
     key = stream_key(seed, purpose, step)
     low, high = _U32(key & _U64(0xFFFFFFFF)), _U32(key >> _U64(32))
     plain = code[1, 0] == UNIFORM and (mode == ONE or code[2, 0] == UNIFORM)
@@ -292,6 +314,29 @@ def fill_rows(code: Any, seed: Any, purpose: Any, step: Any, out: Any) -> None:
                 out[i, b] = _value(code[part], (float(word) + 0.5) * 2.0**-32, float(other) * 2.0**-32)
 
 
+@cache
+def _directions(columns: int) -> NDArray[np.float64]:
+    """Direction numbers of SciPy's Sobol sequence, (columns, SOBOL_BITS): what its points 2^j and 2^j - 1 differ in."""
+    from scipy.stats import qmc
+
+    generator = qmc.Sobol(columns, scramble=False, bits=SOBOL_BITS)
+
+    def point() -> NDArray[np.int64]:
+        whole: NDArray[np.int64] = np.rint(generator.random(1)[0] * 2**SOBOL_BITS).astype(np.int64)
+        return whole
+
+    found, before = np.empty((columns, SOBOL_BITS)), point()
+    for j in range(SOBOL_BITS):
+        after = point()
+        found[:, j] = before ^ after
+        if j == 0:
+            before = after
+        elif j + 1 < SOBOL_BITS:
+            generator.fast_forward(2**j - 2)
+            before = point()
+    return found
+
+
 def stream(seed: int, purpose: int, step: int, count: int) -> NDArray[np.float64]:
     """The first `count` uniform numbers in (0, 1) with this seed, purpose and step."""
     out = np.empty(count)
@@ -305,8 +350,8 @@ class Distribution:
     name: ClassVar[str]
     """How lists call it."""
 
-    def encode(self) -> NDArray[np.float64]:
-        """Rows (mode), (part), (part) of numbers for `fill_rows`."""
+    def encode(self, columns: int = 1) -> NDArray[np.float64]:
+        """Rows (mode), (part), (part) of numbers for `fill_rows`, for so many columns."""
         code = np.zeros((3, 5))
         code[1] = self.part()
         return code
@@ -322,7 +367,7 @@ class Distribution:
     def sample(self, rows: int, columns: int, seed: int, purpose: int = SIMULATION, step: int = 0) -> NDArray[np.float64]:
         """Draw a table (rows, columns) in double precision."""
         out = np.empty((columns, rows))
-        fill_rows(self.encode(), seed, purpose, step, out)
+        fill_rows(self.encode(columns), seed, purpose, step, out)
         return out.T
 
 
@@ -438,7 +483,10 @@ class Exponential(Distribution):
 
 @dataclass(frozen=True)
 class Sobol(Distribution):
-    """Unscrambled Sobol points, scaled to (low, high): the same for every seed, step after step."""
+    """Unscrambled Sobol points, scaled to (low, high): the same for every seed, step after step.
+
+    The first point of the sequence, the corner, is left out, as in the generator of the NPU paper.
+    """
 
     low: float
     high: float
@@ -452,21 +500,12 @@ class Sobol(Distribution):
         """The two ends."""
         return self.low, self.high
 
-    def encode(self) -> NDArray[np.float64]:
-        """Not available: a sequence has no independent values."""
-        raise ValueError(f"{self} is a sequence without independent values, which the engines cannot train on yet")
-
-    def sample(self, rows: int, columns: int, seed: int, purpose: int = SIMULATION, step: int = 0) -> NDArray[np.float64]:
-        """Points number step * rows and on."""
-        from scipy.stats import qmc
-
-        generator = qmc.Sobol(columns, scramble=False)
-        if step:
-            generator.fast_forward(step * rows)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the papers' sets are not powers of two
-            points: NDArray[np.float64] = generator.random(rows)
-        return self.low + (self.high - self.low) * points
+    def encode(self, columns: int = 1) -> NDArray[np.float64]:
+        """Rows (mode, low, width), (nothing), (nothing), and the direction numbers of each column."""
+        code = np.zeros((3 + columns, SOBOL_BITS))
+        code[0, :3] = SEQUENCE, self.low, self.high - self.low
+        code[3:] = _directions(columns)
+        return code
 
     def __str__(self) -> str:
         """Text form, such as Sobol(-1,1)."""
@@ -481,7 +520,7 @@ class Union(Distribution):
     second: Distribution
     name: ClassVar[str] = "either of two"
 
-    def encode(self) -> NDArray[np.float64]:
+    def encode(self, columns: int = 1) -> NDArray[np.float64]:
         """Both parts."""
         return np.stack([[EITHER, 0, 0, 0, 0], self.first.part(), self.second.part()])
 
@@ -502,7 +541,7 @@ class Halves(Distribution):
     second: Distribution
     name: ClassVar[str] = "one for each half of the inputs"
 
-    def encode(self) -> NDArray[np.float64]:
+    def encode(self, columns: int = 1) -> NDArray[np.float64]:
         """Both parts."""
         return np.stack([[HALVES, 0, 0, 0, 0], self.first.part(), self.second.part()])
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Cell", "Recipe", "Runs"]
 
 LOSSES = ("mse", "pcc", "mape", "pcc-mse")
-OPTIMISERS = ("adam", "sgd")
+OPTIMISERS = ("adam", "sgd", "rmsprop")
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Recipe:
     evaluation_rows: int = 10_000
     """Rows of the validation and of the test set."""
     optimiser: str = "adam"
-    """`adam` (0.9, 0.999) or `sgd` without momentum."""
+    """`adam` (0.9, 0.999), `sgd` without momentum, or `rmsprop` (0.9)."""
     learning_rate: float = 1e-3
     loss: str = "mse"
     """`mse`, `pcc`, `mape`, or `pcc-mse`, which changes at `loss_switch`."""
@@ -114,32 +114,40 @@ class Cell:
     task: str = "single-module"
     options: tuple[tuple[str, Any], ...] = ()
     """Constructor options of the module."""
+    data: tuple[tuple[str, Any], ...] = ()
+    """What of the task's data is not as published."""
 
     def __post_init__(self) -> None:
-        """Sort the options, so that equal cells have one text."""
+        """Sort options and data, so that equal cells have one text."""
         object.__setattr__(self, "options", tuple(sorted(self.options)))
+        object.__setattr__(self, "data", tuple(sorted(self.data)))
+
+    def _described(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "options": dict(self.options), "data": dict(self.data)}
 
     def to_json(self) -> str:
         """The whole description as canonical text: the same cell always gives the same."""
-        return _canonical({**dataclasses.asdict(self), "options": dict(self.options)})
+        return _canonical(self._described())
 
     @classmethod
     def from_json(cls, text: str) -> Cell:
         """The cell of a canonical text."""
         data = json.loads(text)
         data["recipe"] = Recipe(**data["recipe"])
-        data["options"] = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in data["options"].items())
+        for name in ("options", "data"):
+            data[name] = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in data.get(name, {}).items())
         return cls(**data)
 
     @property
     def key(self) -> str:
-        """Identity of the cell: a hash of all in its description that is not a recipe's default.
+        """Identity of the cell: a hash of all in its description that is not a default of recipe or data.
 
         A value added to recipes later does not change the identity of old cells.
         """
         default = dataclasses.asdict(Recipe())
         changed = {name: value for name, value in dataclasses.asdict(self.recipe).items() if value != default[name]}
-        text = _canonical({**dataclasses.asdict(self), "options": dict(self.options), "recipe": changed})
+        described = {name: value for name, value in self._described().items() if name != "data" or value}
+        text = _canonical({**described, "recipe": changed})
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 

@@ -41,7 +41,7 @@ def _operation(name: str) -> str:
 def plain_loop(name: str, operation: str, recipe: Recipe, seconds: float = 0.5) -> float:
     """Seconds a step of an ordinary training loop for one model takes: bare steps of the published recipe, no logging."""
     layer = info(name).build(2, 1)
-    target = reference.TARGETS[operation]
+    target = torch.mul if operation == "mul" else torch.add
     optimiser = torch.optim.Adam(layer.parameters(), recipe.learning_rate)
     ramp = LinearRamp(recipe.penalty, 0, 1)
     clips: list[Callable[..., None]] = []
@@ -90,7 +90,8 @@ def measure(names: Sequence[str]) -> list[dict[str, Any]]:
         seeds = list(range(RUNS_A_RANGE))
         starts = np.stack([model.starts(module, 2, seed, 16 if recipe.reinitialise else 1) for seed in seeds])
 
-        job = Job(recipe, operation, 2, "", "", seeds, [0] * len(seeds), starts)
+        spans = np.array([[[0, 1], [1, 2]]] * len(seeds))
+        job = Job(recipe, operation, 2, "", "", seeds, spans, starts)
         compile_seconds = fused.compile_kernel(module)
         fast = min(_fused_step(module, _shorter(10_000, 1000, job)) for _ in range(REPEATS))
         runs = len(NINE_RANGES) * RUNS_A_RANGE

@@ -1,18 +1,93 @@
-"""The single-module task: which inputs matter, what is to be learned, and the papers' pairs of ranges."""
+"""The papers' tasks with random numbers as inputs: which inputs make an operand, and the papers' pairs of ranges."""
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nalm.sampling import parse
 
-__all__ = ["NINE_RANGES", "OPERATIONS", "PAIRED", "TASKS", "operand_offset", "read_range"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-TASKS = {"single-module": "one module learns one operation of two inputs, among any number of irrelevant ones"}
-"""Task names, with what they are about."""
+__all__ = ["NINE_RANGES", "OPERATIONS", "PAIRED", "RANGE_SETS", "TASKS", "Task", "read_range", "task_of"]
 
 OPERATIONS = ("add", "sub", "mul", "div", "reciprocal", "square", "sqrt", "identity")
-"""Operations of the single-module task."""
+"""What is learned of the operands; add and mul take all of them, the others the first one or two."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """How operands are made of the inputs: each is the sum of a span of neighbouring inputs."""
+
+    name: str
+    summary: str
+    inputs: int
+    """Number of inputs where none is given."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """What can be set, with the published values: `subset` (share of the inputs in a span), `overlap` (share of a span in
+    the next one), `subsets` (number of spans), `hidden` (outputs of the first layer of a stack)."""
+
+    def spans(self, inputs: int, seed: int, data: Mapping[str, Any]) -> list[tuple[int, int]]:
+        """First and last-plus-one input of each operand, drawn per seed with the generator of the published code."""
+        if self.name == "single-module":
+            start = _offset(seed, inputs - 2) if inputs > 2 else 0
+            return [(start, start + 1), (min(start + 1, inputs - 1), min(start + 2, inputs))]
+        if self.name == "function4":
+            return [(0, 4), (0, 2)]
+        values = {**self.data, **data}
+        size = _whole(values["subset"] * inputs, self.name)
+        shared = _whole(values["overlap"] * size, self.name)
+        starts = [k * (size - shared) for k in range(values["subsets"])]
+        used = starts[-1] + size
+        if size < 1 or used > inputs:
+            raise ValueError(
+                f"{self.name}: {values['subsets']} spans of {size} inputs that share {shared} need {used} inputs, got {inputs}"
+            )
+        start = 0 if self.name == "large-scale" else _offset(seed, inputs - used)
+        return [(start + first, start + first + size) for first in starts]
+
+
+def _whole(value: float, name: str) -> int:
+    """Length of a span: rounded down, in the NPU paper's task to the nearest."""
+    return round(value) if name == "large-scale" else math.floor(value + 1e-9)
+
+
+def _offset(seed: int, largest: int) -> int:
+    return int(np.random.RandomState(seed).randint(0, largest + 1))
+
+
+TASKS = {
+    task.name: task
+    for task in (
+        Task("single-module", "one module learns one operation of two inputs, among any number of irrelevant ones", 2),
+        Task(
+            "arithmetic-dataset",
+            "two layers learn an operation of sums of overlapping spans of many inputs",
+            100,
+            {"subset": 0.25, "overlap": 0.5, "subsets": 2, "hidden": 2},
+        ),
+        Task("function4", "two layers learn an operation of x1 + x2 + x3 + x4 and x1 + x2", 4, {"hidden": 2}),
+        Task(
+            "large-scale",
+            "the NPU paper's variant: fixed spans, a hundred hidden units",
+            100,
+            {"subset": 0.5, "overlap": 0.25, "subsets": 2, "hidden": 100},
+        ),
+    )
+}
+"""Tasks by name."""
+
+
+def task_of(name: str) -> Task:
+    """The task of a name; ValueError with those that there are."""
+    if name not in TASKS:
+        raise ValueError(f"unknown task {name!r}; there are: {', '.join(TASKS)}")
+    return TASKS[name]
+
 
 NINE_RANGES = (
     "U[-20,-10)",
@@ -48,9 +123,33 @@ PAIRED = {
     "B[10,100)": "B[100,1000)",
     "U[-100,100)": "U[-200,-100)|U[100,200)",
     "U[-50,50)": "U[-100,-50)|U[50,100)",
+    "U[0,0.0001)": "U[0,0.0001)",
+    "U[0,0.001)": "U[0,0.001)",
+    "U[0,0.01)": "U[0,0.01)",
+    "U[0,0.1)": "U[0,0.1)",
     "Sobol(-1,1)": "Sobol(-2,2)",
 }
 """The test distribution that the papers pair with each training distribution."""
+
+RANGE_SETS = {
+    "nine": NINE_RANGES,
+    "negative": NINE_RANGES[:4],
+    "positive": NINE_RANGES[5:],
+    "seven": ("U[-2,-1)", "U[-2,2)", "U[0,1)", "U[0.1,0.2)", "U[1.1,1.2)", "U[1,2)", "U[10,20)"),
+    "mixed-sign": (
+        "U[-2,-0.1)&U[0.1,2)",
+        "U[-2,-1)&U[1,2)",
+        "U[-2,2)",
+        "U[0.1,2)&U[-2,-0.1)",
+        "U[1,2)&U[-2,-1)",
+    ),
+    "truncated-normal": ("TN(-1,3)[-5,10)", "TN(0,1)[-5,5)", "TN(1,3)[-10,5)"),
+    "large": ("U[-100,100)", "U[-50,50)"),
+    "benford": ("B[10,100)",),
+    "distributions": ("TN(-1,3)[-5,10)", "TN(0,1)[-5,5)", "TN(1,3)[-10,5)", "B[10,100)", "U[-100,100)", "U[-50,50)"),
+    "near-zero": ("U[0,0.0001)", "U[0,0.001)", "U[0,0.01)", "U[0,0.1)", "U[0,1) -> U[0,1)"),
+}
+"""Sets of training distributions, by name."""
 
 
 def read_range(text: str) -> tuple[str, str]:
@@ -62,10 +161,3 @@ def read_range(text: str) -> tuple[str, str]:
     if known not in PAIRED:
         raise ValueError(f'no paper pairs a test range with {known}: give one, such as "{known} -> U[2,6)"')
     return known, PAIRED[known]
-
-
-def operand_offset(inputs: int, seed: int) -> int:
-    """Index of the first operand; the second is its neighbour. Drawn per seed, with the generator of the published code."""
-    if inputs < 3:
-        return 0
-    return int(np.random.RandomState(seed).randint(0, inputs - 1))

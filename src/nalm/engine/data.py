@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from nalm.specs import Recipe
 
-__all__ = ["Job", "evaluation_inputs", "fill_batches", "targets"]
+__all__ = ["Job", "evaluation_inputs", "fill_batches", "fill_targets", "targets"]
 
 VALIDATION_SEED, TEST_SEED = 43_953_907, 8_689_336
 """All runs of a cell share these evaluation inputs, as in the published code."""
@@ -29,7 +29,7 @@ OPERATIONS = ("add", "sub", "mul", "div", "reciprocal", "square", "sqrt", "ident
 
 @dataclass(frozen=True)
 class Job:
-    """The runs of one cell: data, and for each seed the offset of the operands and initial parameters."""
+    """The runs of one cell: data, and for each seed the inputs that make the operands and initial parameters."""
 
     recipe: Recipe
     operation: str
@@ -37,14 +37,15 @@ class Job:
     interpolation: str
     extrapolation: str
     seeds: Sequence[int]
-    offsets: Sequence[int]
+    spans: NDArray[np.int64]
+    """First and last-plus-one input of each operand, shape (runs, operands, 2)."""
     starts: NDArray[Any]
     """Initial parameters, shape (runs, attempts, parameters); later attempts are for re-initialisation."""
 
     def only(self, index: int) -> Job:
         """The job of one of the runs."""
         part = slice(index, index + 1)
-        return replace(self, seeds=self.seeds[part], offsets=self.offsets[part], starts=self.starts[part])
+        return replace(self, seeds=self.seeds[part], spans=self.spans[part], starts=self.starts[part])
 
 
 @njit(**SAFE)
@@ -85,8 +86,41 @@ def _root(a: Any, out: Any) -> None:
 
 
 @njit(**SAFE)
-def targets(operation: Any, a: Any, b: Any, out: Any) -> None:
-    """The true results of an operation; `OPERATIONS` says which number is which."""
+def _copy(a: Any, out: Any) -> None:
+    for k in range(out.size):
+        out[k] = a[k]
+
+
+@njit(**SAFE)
+def _accumulate(a: Any, out: Any) -> None:
+    for k in range(out.size):
+        out[k] += a[k]
+
+
+@njit(**SAFE)
+def _scale(a: Any, out: Any) -> None:
+    for k in range(out.size):
+        out[k] *= a[k]
+
+
+@njit(**SAFE)
+def _accumulate_four(a: Any, b: Any, c: Any, d: Any, out: Any) -> None:
+    for k in range(out.size):
+        out[k] += (a[k] + b[k]) + (c[k] + d[k])
+
+
+@njit(**SAFE)
+def _sum_rows(x: Any, start: Any, stop: Any, out: Any) -> None:
+    _copy(x[start], out)
+    first = start + 1 + (stop - start - 1) % 4
+    for i in range(start + 1, first):
+        _accumulate(x[i], out)
+    for i in range(first, stop, 4):
+        _accumulate_four(x[i], x[i + 1], x[i + 2], x[i + 3], out)
+
+
+@njit(**SAFE)
+def _of_two(operation: Any, a: Any, b: Any, out: Any) -> None:
     if operation == 0:
         _add(a, b, out)
     elif operation == 1:
@@ -102,17 +136,46 @@ def targets(operation: Any, a: Any, b: Any, out: Any) -> None:
     elif operation == 6:
         _root(a, out)
     else:
-        for k in range(out.size):
-            out[k] = a[k]
+        _copy(a, out)
+
+
+@njit(**SAFE)
+def targets(operation: Any, x: Any, spans: Any, sums: Any, out: Any) -> None:
+    """The true results of an operation (`OPERATIONS` says which number is which) on a batch x (inputs, rows).
+
+    Each operand is the sum of a span of inputs; `sums` (operands, rows) is scratch for them.
+    """
+    operands, longest = spans.shape[0], 0
+    for j in range(operands):
+        longest = max(longest, spans[j, 1] - spans[j, 0])
+    if longest == 1 and operands == 2:
+        _of_two(operation, x[spans[0, 0]], x[spans[1, 0]], out)
+        return
+    for j in range(operands):
+        _sum_rows(x, spans[j, 0], spans[j, 1], sums[j])
+    _of_two(operation, sums[0], sums[1], out)
+    for j in range(2, operands):
+        if operation == 0:
+            _accumulate(sums[j], out)
+        elif operation == 2:
+            _scale(sums[j], out)
 
 
 @njit(nogil=True, error_model="numpy", cache=True)
-def fill_batches(codes: Any, seeds: Any, purpose: Any, step: Any, operations: Any, offsets: Any, x: Any, target: Any) -> None:
+def fill_batches(
+    codes: Any, seeds: Any, purpose: Any, step: Any, operations: Any, spans: Any, x: Any, sums: Any, target: Any
+) -> None:
     """Batches x (runs, inputs, rows) and targets (runs, rows) of one step of many runs."""
     for r in range(x.shape[0]):
         fill_rows(codes[r], seeds[r], purpose, step, x[r])
-        second = min(offsets[r] + 1, x.shape[1] - 1)
-        targets(operations[r], x[r, offsets[r]], x[r, second], target[r])
+        targets(operations[r], x[r], spans[r], sums, target[r])
+
+
+@njit(nogil=True, error_model="numpy", cache=True)
+def fill_targets(operation: Any, x: Any, spans: Any, sums: Any, out: Any) -> None:
+    """Targets (runs, rows) of inputs (inputs, rows) that many runs share."""
+    for r in range(out.shape[0]):
+        targets(operation, x, spans[r], sums, out[r])
 
 
 @njit(nogil=True, cache=True)
@@ -130,5 +193,5 @@ def evaluation_inputs(distribution: str, inputs: int, rows: int, purpose: int, d
     """Validation or test inputs, shape (inputs, rows): the same for every run."""
     out = np.empty((inputs, rows), dtype)
     seed = VALIDATION_SEED if purpose == VALIDATION else TEST_SEED
-    fill_rows(parse(distribution).encode(), seed, purpose, 0, out)
+    fill_rows(parse(distribution).encode(inputs), seed, purpose, 0, out)
     return out

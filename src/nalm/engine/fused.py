@@ -11,7 +11,7 @@ import os
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +24,7 @@ from nalm.engine.data import OPERATIONS, Job, evaluation_inputs, targets
 from nalm.engine.kernels import backward, forward, penalise, project, sparsity
 from nalm.native import SAFE
 from nalm.sampling import GRADIENT, NOISE, TEST, TRAIN, VALIDATION, fill_normal, fill_rows, fill_uniform, parse
-from nalm.specs import Recipe, Runs
+from nalm.specs import OPTIMISERS, Recipe, Runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +42,7 @@ class _Plan(NamedTuple):
 
     iterations: int
     log_interval: int
-    adam: int
+    optimiser: int
     learning_rate: float
     loss: int
     loss_switch: int
@@ -70,7 +70,7 @@ def plan(recipe: Recipe, noise: int) -> _Plan:
     return _Plan(
         iterations=recipe.iterations,
         log_interval=recipe.log_interval,
-        adam=int(recipe.optimiser == "adam"),
+        optimiser=OPTIMISERS.index(recipe.optimiser),
         learning_rate=recipe.learning_rate,
         loss=LOSSES.index(recipe.loss),
         loss_switch=recipe.loss_switch,
@@ -168,6 +168,17 @@ def _adam(p: Any, g: Any, first: Any, second: Any, rate: Any, scale: Any) -> Non
 
 
 @njit(**SAFE)
+def _rmsprop(p: Any, g: Any, second: Any, rate: Any) -> None:
+    """One step of RMSProp; moments below 1e-30 are set to zero as in Adam."""
+    tiny, zero, epsilon = p.dtype.type(1e-30), p.dtype.type(0), p.dtype.type(1e-8)
+    keep, new = p.dtype.type(0.9), p.dtype.type(1 - 0.9)
+    for i in range(p.size):
+        v = keep * second[i] + new * g[i] * g[i]
+        second[i] = zero if v < tiny else v
+        p[i] -= rate * g[i] / (np.sqrt(v) + epsilon)
+
+
+@njit(**SAFE)
 def _norm_pull(p: Any, ends: Any, order: Any, strength: Any, g: Any) -> None:
     """Gradient of strength times the sum over parameter tensors (which end at `ends`) of their norm."""
     start = 0
@@ -211,22 +222,12 @@ def _loss_pull(kind: Any, switch: Any, step: Any, y: Any, target: Any, dy: Any) 
 
 
 @njit(**SAFE)
-def _evaluate(
-    kernel: Any, p: Any, inputs: Any, operation: Any, offset: Any, x: Any, noise: Any, t: Any, w: Any, y: Any, target: Any
-) -> Any:
-    """Mean squared error in eval mode over `inputs` (columns, rows), taken in blocks of the width of x."""
-    rows, width = inputs.shape[1], x.shape[1]
-    total = 0.0
-    for start in range(0, rows, width):
-        valid = min(width, rows - start)
-        for i in range(x.shape[0]):
-            for b in range(valid):
-                x[i, b] = inputs[i, start + b]
-            for b in range(valid, width):
-                x[i, b] = inputs[i, start]
-        forward(kernel, p, x, noise, False, t, w, y)
-        targets(operation, x[offset], x[min(offset + 1, x.shape[0] - 1)], target)
-        total += _squared_error(y, target, valid)
+def _evaluate(kernel: Any, p: Any, blocks: Any, answers: Any, rows: Any, noise: Any, t: Any, w: Any, y: Any) -> Any:
+    """Mean squared error in eval mode over inputs in blocks (blocks, inputs, width), of which `rows` count."""
+    width, total = blocks.shape[2], 0.0
+    for k in range(blocks.shape[0]):
+        forward(kernel, p, blocks[k], noise, False, t, w, y)
+        total += _squared_error(y, answers[k], min(width, rows - k * width))
     return total / rows
 
 
@@ -276,6 +277,7 @@ class Work(NamedTuple):
 
     x: NDArray[Any]
     noise: NDArray[Any]
+    sums: NDArray[Any]
     target: NDArray[Any]
     y: NDArray[Any]
     dy: NDArray[Any]
@@ -284,18 +286,31 @@ class Work(NamedTuple):
     g: NDArray[Any]
 
     @staticmethod
-    def make(inputs: int, parameters: int, rows: int, dtype: Any) -> Work:
-        """Empty arrays for a batch of `rows`."""
+    def make(kernel: Any, inputs: int, noisy: int, parameters: int, rows: int, dtype: Any, operands: int = 2) -> Work:
+        """Empty arrays for a batch of `rows`; `noisy` is the number of inputs that get noise."""
+        t_rows, w_rows, w_columns = kernels.scratch(kernel, inputs)
         return Work(
             x=_aligned((inputs, rows), dtype),
-            noise=_aligned((inputs, rows), dtype),
+            noise=_aligned((noisy, rows), dtype),
+            sums=_aligned((operands, rows), dtype),
             target=_aligned((rows,), dtype),
             y=_aligned((rows,), dtype),
             dy=_aligned((rows,), dtype),
-            t=_aligned((6 * inputs + 8, rows), dtype),
-            w=_aligned((9, 2 * inputs), dtype),
+            t=_aligned((t_rows, rows), dtype),
+            w=_aligned((w_rows, w_columns), dtype),
             g=_aligned((parameters,), dtype),
         )
+
+
+@lru_cache(maxsize=64)
+def _blocks(distribution: str, inputs: int, rows: int, width: int, purpose: int, dtype: Any) -> NDArray[Any]:
+    """Evaluation inputs in blocks of the width of a batch, (blocks, inputs, width); the last is filled up from the first."""
+    columns = evaluation_inputs(distribution, inputs, rows, purpose, dtype)
+    count = -(-rows // width)
+    padded = np.take(columns, np.arange(count * width) % rows, axis=1)
+    blocks = _aligned((count, inputs, width), dtype)
+    blocks[:] = padded.reshape(inputs, count, width).transpose(1, 0, 2)
+    return blocks
 
 
 @cache
@@ -318,11 +333,13 @@ def _trainer() -> Any:
         code: Any,
         seed: Any,
         operation: Any,
-        offset: Any,
+        spans: Any,
         starts: Any,
         ends: Any,
-        validation_inputs: Any,
-        test_inputs: Any,
+        validation_blocks: Any,
+        test_blocks: Any,
+        answers: Any,
+        rows: Any,
         work: Any,
         p: Any,
         first: Any,
@@ -336,7 +353,10 @@ def _trainer() -> Any:
     ) -> Any:
         """Train one run; writes a row of errors at every log interval; gives the number of rows (negative if it diverged)."""
         key = revision  # noqa: F841  (part of the key of the cache)
-        x, noise, target, y, dy, t, w, g = work
+        x, noise, sums, target, y, dy, t, w, g = work
+        for k in range(answers.shape[1]):
+            targets(operation, validation_blocks[k], spans, sums, answers[0, k])
+            targets(operation, test_blocks[k], spans, sums, answers[1, k])
         last_error, start_index, row = np.inf, 0, 0
         groups, total = 0, 0
         for i in range(p.size):
@@ -348,9 +368,9 @@ def _trainer() -> Any:
             if step % plan.log_interval == 0:
                 if not _finite(p):
                     return -row
-                last_error = _evaluate(kernel, p, validation_inputs, operation, offset, x, noise, t, w, y, target)
+                last_error = _evaluate(kernel, p, validation_blocks, answers[0], rows, noise, t, w, y)
                 validation[row] = last_error
-                test[row] = _evaluate(kernel, p, test_inputs, operation, offset, x, noise, t, w, y, target)
+                test[row] = _evaluate(kernel, p, test_blocks, answers[1], rows, noise, t, w, y)
                 sparse[row] = sparsity(kernel, p)
                 row += 1
                 values[groups] = last_error
@@ -359,7 +379,7 @@ def _trainer() -> Any:
                 if stop[0]:
                     return row
             fill_rows(code, seed, TRAIN, step, x)
-            targets(operation, x[offset], x[min(offset + 1, x.shape[0] - 1)], target)
+            targets(operation, x, spans, sums, target)
             if plan.noise == 1:
                 fill_uniform(seed, NOISE, step, noise.reshape(noise.size))
             elif plan.noise == 2:
@@ -387,14 +407,16 @@ def _trainer() -> Any:
                 for i in range(g.size):
                     g[i] += deviation * normal[i]
             _clip_gradient(g, plan.clip_value, plan.clip_norm)
-            if plan.adam:
+            if plan.optimiser == 0:
                 decay1 *= 0.9
                 decay2 *= 0.999
                 rate, scale = plan.learning_rate / (1 - decay1), 1 / math.sqrt(1 - decay2)
                 _adam(p, g, first, second, p.dtype.type(rate), p.dtype.type(scale))
-            else:
+            elif plan.optimiser == 1:
                 for i in range(p.size):
                     p[i] -= p.dtype.type(plan.learning_rate) * g[i]
+            else:
+                _rmsprop(p, g, second, p.dtype.type(plan.learning_rate))
             if plan.project:
                 project(kernel, p)
             if plan.reinitialise:
@@ -415,7 +437,7 @@ def _trainer() -> Any:
 @njit(**SAFE)
 def gradient(kernel: Any, p: Any, training: Any, work: Any) -> None:
     """Output of a kernel in work.y and gradient of its mean squared error to work.target in work.g, for tests."""
-    x, noise, target, y, dy, t, w, g = work
+    x, noise, _, target, y, dy, t, w, g = work
     forward(kernel, p, x, noise, training, t, w, y)
     _mse_pull(y, target, dy)
     for i in range(g.size):
@@ -425,7 +447,10 @@ def gradient(kernel: Any, p: Any, training: Any, work: Any) -> None:
 
 KERNEL_OF: dict[str, Callable[[Any], Any]] = {
     "NACAdd": lambda layer: kernels.NACAdd(),
-    "NACMul": lambda layer: kernels.NACMul(),
+    "NACMul": lambda layer: kernels.NACMul(0),
+    "NACMulSigmoid": lambda layer: kernels.NACMul(1),
+    "NACMulNMU": lambda layer: kernels.NACMul(2),
+    "Linear": lambda layer: kernels.Linear(int(layer.bias is not None), layer.out_features),
     "NALU": lambda layer: kernels.NALU(1.0),
     "GNALU": lambda layer: kernels.NALU(kernels.LOG_GOLDEN_RATIO),
     "iNALU": lambda layer: kernels.INALU(),
@@ -441,6 +466,10 @@ KERNEL_OF: dict[str, Callable[[Any], Any]] = {
     "NMRUGated": lambda layer: kernels.NMRU(1, 1),
     "NPU": lambda layer: _npu(layer, complex_exponents=True),
     "RealNPU": lambda layer: _npu(layer, complex_exponents=False),
+    "NaiveNPU": lambda layer: kernels.NPU(complex=1, naive=1),
+    "NALUSeparate": lambda layer: kernels.InputGated(kernels.NACAdd(), kernels.NACMul(0), 2, 2, 0),
+    "GatedNAUNMU": lambda layer: kernels.InputGated(kernels.NAU(), kernels.NMU(), 1, 1, 0),
+    "Stack": lambda layer: _stack(*layer),
 }
 """How to make a kernel's options from a layer, by the name of the layer's class."""
 
@@ -456,8 +485,25 @@ def _npu(layer: Any, complex_exponents: bool) -> Any:
     )
 
 
+NOT_FIRST = ("iNALU", "NPU", "RealNPU", "NaiveNPU", "NMRUGated", "Stack")
+"""Layers that cannot be the first of a fused stack: not all that they do acts on each element of a parameter alone."""
+
+
+def _stack(*layers: Any) -> Any:
+    if len(layers) != 2 or type(layers[0]).__name__ in NOT_FIRST:
+        raise ValueError(f"the fused engine has no kernel for {', '.join(type(layer).__name__ for layer in layers)} in a stack")
+    first, second = layers
+    hidden, start, columns = first.out_features, 0, []
+    for p in first.parameters():
+        columns.append(start + np.arange(p.numel()).reshape(hidden, -1))
+        start += p.numel()
+    kernel = kernel_of(first)
+    rows = kernels.scratch(kernel, first.in_features)[0]
+    return kernels.Stack(kernel, kernel_of(second), np.concatenate(columns, axis=1), start, rows)
+
+
 def kernel_of(layer: Any) -> Any:
-    """The kernel that computes a layer; ValueError where there is none."""
+    """The kernel that computes a layer, or a stack of two; ValueError where there is none."""
     name = type(layer).__name__
     if name not in KERNEL_OF:
         raise ValueError(f"the fused engine has no kernel for {name}; use the torch engine")
@@ -479,7 +525,7 @@ def train(
     """
     kernel, dtype = kernel_of(layer), np.dtype(precision)
     ends = np.cumsum([p.numel() for p in layer.parameters()])
-    noise = NOISES.index(layer.noise)
+    noise, noisy = NOISES.index(layer.noise), getattr(layer, "noisy_inputs", layer.in_features)
     loop, stop = _trainer(), np.zeros(1, np.int64)
 
     def run(job: Job, index: int) -> tuple[Any, ...]:
@@ -488,18 +534,24 @@ def train(
         rows, parameters = len(recipe.steps), job.starts.shape[-1]
         p, first, second = (np.zeros(parameters, dtype) for _ in range(3))
         curves = np.full((3, rows), np.nan)
+        validation, test = (
+            _blocks(distribution, job.inputs, recipe.evaluation_rows, recipe.batch, purpose, dtype)
+            for distribution, purpose in ((job.interpolation, VALIDATION), (job.extrapolation, TEST))
+        )
         logged = loop(
             kernel,
             plan(recipe, noise),
-            parse(job.interpolation).encode(),
+            parse(job.interpolation).encode(job.inputs),
             job.seeds[index],
             OPERATIONS.index(job.operation),
-            job.offsets[index],
+            job.spans[index],
             job.starts[index].astype(dtype),
             ends,
-            evaluation_inputs(job.interpolation, job.inputs, recipe.evaluation_rows, VALIDATION, dtype),
-            evaluation_inputs(job.extrapolation, job.inputs, recipe.evaluation_rows, TEST, dtype),
-            Work.make(job.inputs, parameters, recipe.batch, dtype),
+            validation,
+            test,
+            np.empty((2, *validation.shape[::2]), dtype),
+            recipe.evaluation_rows,
+            Work.make(kernel, job.inputs, noisy, parameters, recipe.batch, dtype, job.spans.shape[1]),
             p,
             first,
             second,
@@ -541,6 +593,7 @@ def compile_kernel(layer: Any, precision: str = "float32") -> float:
     began = time.perf_counter()
     recipe = Recipe(iterations=0, batch=2, evaluation_rows=2)
     parameters = sum(p.numel() for p in layer.parameters())
-    job = Job(recipe, "identity", layer.in_features, "U[1,2)", "U[1,2)", [0], [0], np.zeros((1, 1, parameters)))
+    spans, starts = np.array([[[0, 1], [0, 1]]]), np.zeros((1, 1, parameters))
+    job = Job(recipe, "identity", layer.in_features, "U[1,2)", "U[1,2)", [0], spans, starts)
     list(train(layer, [job], threads=1, precision=precision))
     return time.perf_counter() - began

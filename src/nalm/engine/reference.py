@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from nalm import layers, training
-from nalm.engine.data import OPERATIONS, evaluation_inputs, fill_batches, fill_noises
+from nalm.engine.data import OPERATIONS, evaluation_inputs, fill_batches, fill_noises, fill_targets
 from nalm.sampling import GRADIENT, NOISE, TEST, TRAIN, VALIDATION, parse
 from nalm.specs import Runs
 
@@ -168,19 +168,21 @@ def _train_stack(
     stack = _Stack(module, np.concatenate([job.starts for job in jobs]), dtype)
     starts = np.concatenate([job.starts for job in jobs])
     seeds = np.concatenate([job.seeds for job in jobs]).astype(np.int64)
-    offsets = np.concatenate([job.offsets for job in jobs]).astype(np.int64)
+    spans = np.concatenate([job.spans for job in jobs])
     operations = np.concatenate([[OPERATIONS.index(job.operation)] * len(job.seeds) for job in jobs])
     ends = np.cumsum([len(job.seeds) for job in jobs])
     slices = [slice(end - len(job.seeds), end) for job, end in zip(jobs, ends, strict=True)]
-    codes = np.concatenate([np.repeat(parse(job.interpolation).encode()[None], len(job.seeds), 0) for job in jobs])
+    codes = np.concatenate([np.repeat(parse(job.interpolation).encode(inputs)[None], len(job.seeds), 0) for job in jobs])
     runs, rows = len(seeds), len(recipe.steps)
     batch, target = np.empty((runs, inputs, recipe.batch), precision), np.empty((runs, recipe.batch), precision)
+    sums = np.empty((spans.shape[1], recipe.batch), precision)
     normal = stack.noise == "normal"
-    noise = np.empty((runs, sum(s.numel() for s in stack.shapes.values()) if normal else inputs * recipe.batch), precision)
+    noisy_inputs = getattr(module, "noisy_inputs", inputs)
+    noise = np.empty((runs, noisy_inputs * (1 if normal else recipe.batch)), precision)
     gradient_noise = np.empty((runs, sum(shape.numel() for shape in stack.shapes.values())), precision)
     x, y = torch.from_numpy(batch).transpose(1, 2), torch.from_numpy(target)
-    drawn = _noise_view(torch.from_numpy(noise), stack, normal, inputs)
-    evaluation = [_evaluation_sets(job, offsets[part], precision) for job, part in zip(jobs, slices, strict=True)]
+    drawn = torch.from_numpy(noise).reshape(runs, noisy_inputs, -1).transpose(1, 2)
+    evaluation = [_evaluation_sets(job, precision) for job, part in zip(jobs, slices, strict=True)]
     curves = np.full((3, runs, rows), np.nan)
     alive = np.ones(runs, bool)
     last_error = torch.full((runs,), math.inf, dtype=dtype)
@@ -202,7 +204,7 @@ def _train_stack(
                 curves[2, :, row] = stack.call("sparsity").double().numpy()
             curves[:, ~alive, row] = np.nan
             last_error = torch.from_numpy(curves[0, :, row].copy()).to(dtype)
-        fill_batches(codes, seeds, TRAIN, step, operations, offsets, batch, target)
+        fill_batches(codes, seeds, TRAIN, step, operations, spans, batch, sums, target)
         if stack.noise:
             fill_noises(seeds, NOISE, step, normal, noise)
         strength, gate_strength = _strengths(recipe, step, last_error)
@@ -239,33 +241,16 @@ def _train_stack(
     ]
 
 
-def _noise_view(noise: Tensor, stack: _Stack, normal: bool, inputs: int) -> Tensor:
-    runs = noise.shape[0]
-    if normal:
-        return noise.reshape(runs, *next(iter(stack.shapes.values())))
-    return noise.reshape(runs, inputs, -1).transpose(1, 2)
-
-
-def _evaluation_sets(job: Job, offsets: NDArray[Any], precision: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _evaluation_sets(job: Job, precision: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Validation and test inputs (rows, in), each with the targets (runs, rows)."""
     sets: list[Tensor] = []
     for distribution, purpose in ((job.interpolation, VALIDATION), (job.extrapolation, TEST)):
         columns = evaluation_inputs(distribution, job.inputs, job.recipe.evaluation_rows, purpose, np.dtype(precision))
-        x = torch.from_numpy(columns)
-        a, b = x[offsets], x[np.minimum(offsets + 1, job.inputs - 1)]
-        sets += [x.T.contiguous(), TARGETS[job.operation](a, b)]
+        target = np.empty((len(job.seeds), columns.shape[1]), precision)
+        sums = np.empty((job.spans.shape[1], columns.shape[1]), precision)
+        fill_targets(OPERATIONS.index(job.operation), columns, job.spans, sums, target)
+        sets += [torch.from_numpy(columns).T.contiguous(), torch.from_numpy(target)]
     return sets[0], sets[1], sets[2], sets[3]
-
-
-TARGETS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b,
-    "reciprocal": lambda a, b: 1 / a,
-    "square": lambda a, b: a * a,
-    "sqrt": lambda a, b: a.sqrt(),
-    "identity": lambda a, b: a,
-}
 
 
 def _criterion(recipe: Any, step: int) -> Any:
@@ -338,6 +323,10 @@ def _update(stack: _Stack, gradients: dict[str, Tensor], recipe: Any, step: int)
         p = stack.parameters[name]
         if recipe.optimiser == "sgd":
             p.sub_(g, alpha=recipe.learning_rate)
+            continue
+        if recipe.optimiser == "rmsprop":
+            second = stack.second[name].mul_(0.9).addcmul_(g, g, value=1 - 0.9)
+            p.addcdiv_(g, second.sqrt().add_(1e-8), value=-recipe.learning_rate)
             continue
         first = stack.first[name].mul_(0.9).add_(g, alpha=1 - 0.9)
         second = stack.second[name].mul_(0.999).addcmul_(g, g, value=1 - 0.999)

@@ -22,6 +22,7 @@ from nalm.layers.multiplicative import (
 )
 from nalm.layers.power import NPU, NaiveNPU, RealNPU, npu, real_npu
 from nalm.layers.products import affine_product, pairwise_product, power_product
+from nalm.layers.stack import Stack
 
 __all__ = [
     "ARITY",
@@ -50,6 +51,7 @@ __all__ = [
     "ReLU6MLP",
     "ReLUMLP",
     "RealNPU",
+    "Stack",
     "Unit",
     "affine_product",
     "conjunction",

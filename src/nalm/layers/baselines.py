@@ -26,7 +26,7 @@ def quadratic(
 
 
 class Linear(Unit):
-    r"""Linear layer with bias, as a baseline.
+    r"""Linear layer, as a baseline.
 
     .. math:: y = W x + b
 
@@ -35,31 +35,45 @@ class Linear(Unit):
 
     Shapes: x (..., in_features) -> (..., out_features); `weight` (out_features, in_features), `bias` (out_features).
 
-    Reference: baseline of Madsen and Johansen, Neural Arithmetic Units, ICLR 2020.
+    Reference: baseline of Madsen and Johansen, Neural Arithmetic Units, ICLR 2020; without the bias it is what the NPU
+    paper's code calls a NAU.
+
+    Args:
+        bias: whether there is a bias.
     """
 
     operations = tuple(COEFFICIENTS)
+    bias: nn.Parameter | None
 
     def __init__(
-        self, in_features: int, out_features: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        bias: bool = True,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_features, out_features)
         self.weight = parameter(out_features, in_features, device, dtype)
-        self.bias = parameter(out_features, None, device, dtype)
+        self.bias = parameter(out_features, None, device, dtype) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw the weight from Glorot's uniform distribution; the bias is zero."""
         nn.init.xavier_uniform_(self.weight, generator=generator)
-        nn.init.zeros_(self.bias)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
     def effective_weights(self) -> dict[str, Tensor]:
-        """`weight` and `bias`."""
-        return {"weight": self.weight.clone(), "bias": self.bias.clone()}
+        """`weight`, and `bias` if there is one."""
+        weights = {"weight": self.weight.clone()}
+        return weights if self.bias is None else {**weights, "bias": self.bias.clone()}
 
     def _express(self, operation: str, operands: tuple[int, ...]) -> None:
         fill_row_(self.weight, operands, COEFFICIENTS[operation])
-        self.bias.zero_()
+        if self.bias is not None:
+            self.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) -> (..., out_features)."""

@@ -4,75 +4,23 @@ A kernel is a named tuple of the module's options; its type selects, at compile 
 All functions work on plain arrays in the precision of the parameters: `p` the parameters, flattened in the order of
 `module.parameters()`; `x` (inputs, rows) a batch with inputs as rows, so that every inner loop runs over contiguous samples;
 `t` scratch over samples and `w` scratch over weights. `forward(k, p, x, noise, training, t, w, y)` writes y and keeps in t and
-w what backward needs; `backward(k, p, x, noise, training, t, w, y, dy, g)` adds to g, and may use dy up. Inner
-loops are functions of their own: LLVM then vectorises them before it inlines them. The torch module is the definition; the
-tests compare values and gradients with it.
+w what backward needs; `pull(k, p, x, noise, training, t, w, y, dy, gx)` writes the gradient of the inputs, for a layer in
+front; `backward(k, p, x, noise, training, t, w, y, dy, g)` adds to g, and may use dy up. Inner loops are functions of their
+own: LLVM then vectorises them before it inlines them. The torch module is the definition; the tests compare values and
+gradients with it.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-from numba.extending import overload
-
-from nalm.engine.kernels.additive import (
-    NAU,
-    NACAdd,
-    nac_add_backward,
-    nac_add_forward,
-    nac_penalise,
-    nac_sparsity,
-    nau_backward,
-    nau_forward,
-    nau_penalise,
-    nau_project,
-    nau_sparsity,
-)
-from nalm.engine.kernels.division import (
-    NMRU,
-    NRU,
-    nmru_backward,
-    nmru_forward,
-    nmru_penalise,
-    nmru_sparsity,
-    nru_backward,
-    nru_forward,
-)
-from nalm.engine.kernels.gated import (
-    INALU,
-    LOG_GOLDEN_RATIO,
-    NALU,
-    inalu_backward,
-    inalu_forward,
-    inalu_penalise,
-    inalu_sparsity,
-    nalu_backward,
-    nalu_forward,
-    nalu_penalise,
-    nalu_sparsity,
-)
-from nalm.engine.kernels.loops import SUMS, free_project
-from nalm.engine.kernels.multiplicative import (
-    NMU,
-    SNMU,
-    NACMul,
-    SNMUBatch,
-    StgNMU,
-    nac_mul_backward,
-    nac_mul_forward,
-    nmu_backward,
-    nmu_forward,
-    nmu_penalise,
-    nmu_project,
-    nmu_sparsity,
-    snmu_backward,
-    snmu_batch_forward,
-    snmu_forward,
-    stgnmu_backward,
-    stgnmu_forward,
-    stgnmu_penalise,
-)
-from nalm.engine.kernels.power import NPU, npu_backward, npu_forward, npu_penalise, npu_project, npu_sparsity
+from nalm.engine.kernels import additive, division, gated, loops, multiplicative, power, stacks
+from nalm.engine.kernels.additive import NAU, Linear, NACAdd
+from nalm.engine.kernels.dispatch import KERNELS, Kernel, backward, forward, penalise, project, pull, sparsity
+from nalm.engine.kernels.division import NMRU, NRU
+from nalm.engine.kernels.gated import INALU, LOG_GOLDEN_RATIO, NALU
+from nalm.engine.kernels.loops import SUMS
+from nalm.engine.kernels.multiplicative import NMU, SNMU, NACMul, SNMUBatch, StgNMU
+from nalm.engine.kernels.power import NPU
+from nalm.engine.kernels.stacks import InputGated, Stack, scratch
 
 __all__ = [
     "INALU",
@@ -86,90 +34,55 @@ __all__ = [
     "NRU",
     "SNMU",
     "SUMS",
+    "InputGated",
     "Kernel",
+    "Linear",
     "NACAdd",
     "NACMul",
     "SNMUBatch",
+    "Stack",
     "StgNMU",
     "backward",
     "forward",
     "penalise",
     "project",
+    "pull",
+    "scratch",
     "sparsity",
 ]
 
 
-class Kernel(NamedTuple):
-    """The functions of one kernel."""
-
-    forward: Any
-    backward: Any
-    penalise: Any
-    project: Any
-    sparsity: Any
-
-
-KERNELS: dict[type, Kernel] = {
-    NAU: Kernel(nau_forward, nau_backward, nau_penalise, nau_project, nau_sparsity),
-    NACAdd: Kernel(nac_add_forward, nac_add_backward, nac_penalise, free_project, nac_sparsity),
-    NACMul: Kernel(nac_mul_forward, nac_mul_backward, nac_penalise, free_project, nac_sparsity),
-    NALU: Kernel(nalu_forward, nalu_backward, nalu_penalise, free_project, nalu_sparsity),
-    INALU: Kernel(inalu_forward, inalu_backward, inalu_penalise, free_project, inalu_sparsity),
-    NMU: Kernel(nmu_forward, nmu_backward, nmu_penalise, nmu_project, nmu_sparsity),
-    SNMU: Kernel(snmu_forward, snmu_backward, nmu_penalise, nmu_project, nmu_sparsity),
-    SNMUBatch: Kernel(snmu_batch_forward, snmu_backward, nmu_penalise, nmu_project, nmu_sparsity),
-    StgNMU: Kernel(stgnmu_forward, stgnmu_backward, stgnmu_penalise, free_project, nmu_sparsity),
-    NRU: Kernel(nru_forward, nru_backward, nau_penalise, nau_project, nau_sparsity),
-    NMRU: Kernel(nmru_forward, nmru_backward, nmru_penalise, nmu_project, nmru_sparsity),
-    NPU: Kernel(npu_forward, npu_backward, npu_penalise, npu_project, npu_sparsity),
-}
-
-
-def forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
-    """Write the outputs of a batch to y. To be called from compiled code, as are the four functions below."""
-
-
-def backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
-    """Add the gradient of the parameters to g, given that of the outputs, which is used up."""
-
-
-def penalise(k: Any, p: Any, strength: Any, gate_strength: Any, g: Any) -> None:
-    """Add the gradient of the module's penalty to g."""
+def _table() -> dict[type, Kernel]:
+    add, mul, gate, div, both, free = additive, multiplicative, gated, division, stacks, loops.free_project
+    box = (mul.nmu_penalise, mul.nmu_project, mul.nmu_sparsity)
+    sums = (add.nau_penalise, add.nau_project, add.nau_sparsity)
+    nac = (add.nac_penalise, free, add.nac_sparsity)
+    plain = (add.free_penalise, free, add.linear_sparsity)
+    nac_mul = (mul.nac_mul_penalise, mul.nac_mul_project, mul.nac_mul_sparsity)
+    stg = (mul.stgnmu_penalise, free, mul.nmu_sparsity)
+    nmru = (div.nmru_penalise, mul.nmu_project, div.nmru_sparsity)
+    npu = (power.npu_penalise, power.npu_project, power.npu_sparsity)
+    inalu = (gate.inalu_penalise, free, gate.inalu_sparsity)
+    nalu = (gate.nalu_penalise, free, gate.nalu_sparsity)
+    stack = (both.stack_penalise, both.stack_project, both.stack_sparsity)
+    mixed = (both.gated_penalise, both.gated_project, both.gated_sparsity)
+    return {
+        NAU: Kernel(add.nau_forward, add.nau_backward, add.sum_pull, *sums, rows=(0, 0)),
+        NACAdd: Kernel(add.nac_add_forward, add.nac_add_backward, add.sum_pull, *nac, rows=(0, 0)),
+        Linear: Kernel(add.linear_forward, add.linear_backward, add.sum_pull, *plain, rows=(0, 0)),
+        NACMul: Kernel(mul.nac_mul_forward, mul.nac_mul_backward, mul.nac_mul_pull, *nac_mul, rows=(1, 0)),
+        NALU: Kernel(gate.nalu_forward, gate.nalu_backward, gate.nalu_pull, *nalu, rows=(1, 3)),
+        INALU: Kernel(gate.inalu_forward, gate.inalu_backward, gate.inalu_pull, *inalu),
+        NMU: Kernel(mul.nmu_forward, mul.nmu_backward, mul.nmu_pull, *box, rows=(1, 0)),
+        SNMU: Kernel(mul.snmu_forward, mul.snmu_backward, mul.snmu_pull, *box),
+        SNMUBatch: Kernel(mul.snmu_batch_forward, mul.snmu_backward, mul.snmu_pull, *box),
+        StgNMU: Kernel(mul.stgnmu_forward, mul.stgnmu_backward, mul.stgnmu_pull, *stg),
+        NRU: Kernel(div.nru_forward, div.nru_backward, div.nru_pull, *sums),
+        NMRU: Kernel(div.nmru_forward, div.nmru_backward, div.nmru_pull, *nmru),
+        NPU: Kernel(power.npu_forward, power.npu_backward, power.npu_pull, *npu),
+        Stack: Kernel(both.stack_forward, both.stack_backward, both.no_pull, *stack),
+        InputGated: Kernel(both.gated_forward, both.gated_backward, both.gated_pull, *mixed),
+    }
 
 
-def project(k: Any, p: Any) -> None:
-    """Clip the parameters to their legal box."""
-
-
-def sparsity(k: Any, p: Any) -> Any:
-    """The sparsity error of the parameters."""
-
-
-@overload(forward, strict=False)
-def _forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> Any:
-    chosen = KERNELS[k.instance_class].forward
-    return lambda k, p, x, noise, training, t, w, y: chosen(k, p, x, noise, training, t, w, y)
-
-
-@overload(backward, strict=False)
-def _backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> Any:
-    chosen = KERNELS[k.instance_class].backward
-    return lambda k, p, x, noise, training, t, w, y, dy, g: chosen(k, p, x, noise, training, t, w, y, dy, g)
-
-
-@overload(penalise, strict=False)
-def _penalise(k: Any, p: Any, strength: Any, gate_strength: Any, g: Any) -> Any:
-    chosen = KERNELS[k.instance_class].penalise
-    return lambda k, p, strength, gate_strength, g: chosen(k, p, strength, gate_strength, g)
-
-
-@overload(project, strict=False)
-def _project(k: Any, p: Any) -> Any:
-    chosen = KERNELS[k.instance_class].project
-    return lambda k, p: chosen(k, p)
-
-
-@overload(sparsity, strict=False)
-def _sparsity(k: Any, p: Any) -> Any:
-    chosen = KERNELS[k.instance_class].sparsity
-    return lambda k, p: chosen(k, p)
+KERNELS.update(_table())

@@ -1,4 +1,4 @@
-"""Kernels of NAU and NAC+."""
+"""Kernels of NAU, NAC+ and the linear layer."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import Any, NamedTuple
 from numba import njit
 
 from nalm.engine.kernels.loops import (
-    add_scaled,
+    SUMS,
     clip_box,
     dot,
-    fill_row,
+    largest_distance,
     nac_back,
     nac_distance,
     nac_weights,
     pull_nac_to_integers,
     pull_to_integers,
+    scaled,
     weighted_sum,
 )
 from nalm.native import SAFE
@@ -30,9 +31,9 @@ class NAU(NamedTuple):
 @njit(**SAFE)
 def nau_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
     one = p.dtype.type(1)
-    fill_row(p.dtype.type(0), y)
     for i in range(p.size):
-        add_scaled(min(max(p[i], -one), one), x[i], y)
+        w[0, i] = min(max(p[i], -one), one)
+    weighted_sum(w[0], x, y)
 
 
 @njit(**SAFE)
@@ -40,6 +41,12 @@ def nau_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: A
     for i in range(p.size):
         if abs(p[i]) <= 1:
             g[i] += dot(dy, x[i])
+
+
+@njit(**SAFE)
+def sum_pull(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, gx: Any) -> None:
+    for i in range(x.shape[0]):
+        scaled(w[0, i], dy, gx[i])
 
 
 @njit(**SAFE)
@@ -91,3 +98,53 @@ def nac_penalise(k: Any, p: Any, strength: Any, gate_strength: Any, g: Any) -> N
 @njit(**SAFE)
 def nac_sparsity(k: Any, p: Any) -> Any:
     return nac_distance(p, p.size // 2, 1.0)
+
+
+class Linear(NamedTuple):
+    """Linear layer; parameters: weights, then the bias if there is one."""
+
+    bias: int = 1
+    outputs: int = 1
+
+
+@njit(**SAFE)
+def _shift(value: Any, y: Any) -> None:
+    for b in range(y.size):
+        y[b] += value
+
+
+@njit(**SUMS)
+def _total(y: Any) -> Any:
+    total = y.dtype.type(0)
+    for b in range(y.size):
+        total += y[b]
+    return total
+
+
+@njit(**SAFE)
+def linear_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
+    n = x.shape[0]
+    for i in range(n):
+        w[0, i] = p[i]
+    weighted_sum(w[0], x, y)
+    if k.bias:
+        _shift(p[n], y)
+
+
+@njit(**SAFE)
+def linear_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
+    n = x.shape[0]
+    for i in range(n):
+        g[i] += dot(dy, x[i])
+    if k.bias:
+        g[n] += _total(dy)
+
+
+@njit(**SAFE)
+def free_penalise(k: Any, p: Any, strength: Any, gate_strength: Any, g: Any) -> None:
+    """No penalty."""
+
+
+@njit(**SAFE)
+def linear_sparsity(k: Any, p: Any) -> Any:
+    return largest_distance(p[: p.size - k.bias * k.outputs] if k.bias else p)

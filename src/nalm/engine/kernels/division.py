@@ -14,6 +14,7 @@ from nalm.engine.kernels.loops import (
     add_if_negative,
     any_negative,
     copy_row,
+    factor_pull,
     fill_row,
     magnitudes,
     mixed_factor_back,
@@ -101,6 +102,25 @@ def nru_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: A
         g[i] += _power_factor_back(powers[i], logs[i], w[0, i], slope, prefix[i], dy)
 
 
+@njit(**SAFE)
+def _power_factor_pull(x: Any, power: Any, exponent: Any, a: Any, before: Any, running: Any, out: Any) -> None:
+    """Gradient of one input through its power; `running` is multiplied by the factor for the next one."""
+    rest = x.dtype.type(1) - a
+    for b in range(out.size):
+        out[b] = running[b] * before[b] * a * exponent * power[b] / x[b]
+        running[b] *= a * power[b] + rest
+
+
+@njit(**SAFE)
+def nru_pull(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, gx: Any) -> None:
+    n = x.shape[0]
+    copy_row(dy, gx[n])
+    if k.separate:
+        scale_by(t[3 * n], gx[n])
+    for i in range(n - 1, -1, -1):
+        _power_factor_pull(x[i], t[n + i], p[i], w[0, i], t[2 * n + i], gx[n], gx[i])
+
+
 class NMRU(NamedTuple):
     """NMRU; without `signed`, the plain product; with `gated`, a gate on inputs and reciprocals after the weights."""
 
@@ -173,6 +193,46 @@ def nmru_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: 
         if k.gated and p[m + i] != 0:
             g[m + i] += _gated_factor_back(sizes[i], p[i], p[m + i], prefix[i], dy)
         g[i] += mixed_factor_back(sizes[i], p[i], prefix[i], dy)
+
+
+@njit(**SAFE)
+def _reciprocal_pull(value: Any, gate: Any, signed: Any, pull: Any, out: Any) -> None:
+    """Turn the gradient of the size (or value) of gate / (x + epsilon) into that of x."""
+    zero = value.dtype.type(0)
+    for b in range(out.size):
+        side = pull[b] if not signed or value[b] > zero else (-pull[b] if value[b] < zero else zero)
+        out[b] = -side * value[b] * value[b] / gate
+
+
+@njit(**SAFE)
+def _value_pull(value: Any, gate: Any, signed: Any, pull: Any, out: Any) -> None:
+    """Add to the gradient of x what comes through the size (or value) of gate x."""
+    zero = value.dtype.type(0)
+    for b in range(out.size):
+        side = pull[b] if not signed or value[b] > zero else (-pull[b] if value[b] < zero else zero)
+        out[b] += side * gate
+
+
+@njit(**SAFE)
+def nmru_pull(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, gx: Any) -> None:
+    n, zero, one = x.shape[0], p.dtype.type(0), p.dtype.type(1)
+    m = 2 * n
+    values, sizes, prefix, one_pull = t[0:m], t[m : 2 * m], t[2 * m : 3 * m], t[3 * m]
+    copy_row(dy, gx[n])
+    if k.signed and w[1, 0] > 0:
+        scale_by(t[3 * m + 2], gx[n])
+    for i in range(m - 1, -1, -1):
+        gate = p[m + i] if k.gated else one
+        if k.signed:
+            factor_pull(sizes[i], p[i], prefix[i], gx[n], one_pull)
+        else:
+            factor_pull(values[i], p[i], prefix[i], gx[n], one_pull)
+        if i >= n and gate != zero:
+            _reciprocal_pull(values[i], gate, k.signed, one_pull, gx[i - n])
+        elif i >= n:
+            fill_row(zero, gx[i - n])
+        else:
+            _value_pull(values[i], gate, k.signed, one_pull, gx[i])
 
 
 @njit(**SAFE)

@@ -86,6 +86,24 @@ def nalu_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: 
 
 
 @njit(**SAFE)
+def _mix_pull(x: Any, w: Any, gate_w: Any, gate: Any, additive: Any, multiplicative: Any, dy: Any, out: Any) -> None:
+    """Gradient of an input that the sum, the product and the gate weigh by w, w and gate_w."""
+    one, zero, epsilon = x.dtype.type(1), x.dtype.type(0), x.dtype.type(LOG_EPSILON)
+    for b in range(out.size):
+        s, m = gate[b], multiplicative[b]
+        side = one if x[b] > zero else (-one if x[b] < zero else zero)
+        product = (one - s) * m * w * side / (abs(x[b]) + epsilon)
+        out[b] = dy[b] * (s * w + product + (additive[b] - m) * s * (one - s) * gate_w)
+
+
+@njit(**SAFE)
+def nalu_pull(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, gx: Any) -> None:
+    n = x.shape[0]
+    for i in range(n):
+        _mix_pull(x[i], w[0, i], w[4, i], t[n], t[n + 1], t[n + 2], dy, gx[i])
+
+
+@njit(**SAFE)
 def nalu_penalise(k: Any, p: Any, strength: Any, gate_strength: Any, g: Any) -> None:
     pull_nac_to_integers(p, p.size // 3, k.log_base, strength, g)
 
@@ -175,6 +193,23 @@ def inalu_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w:
         side = one if mul[0, i] > 0 else (-one if mul[0, i] < 0 else share)
         mul[3, i] = dot(size, logs[i]) + side * mixed_factor_back(signs[i], share, prefix[i], sign)
     nac_back(mul, n, one, mul[3], g[1 + 2 * n :])
+
+
+@njit(**SAFE)
+def _paths_pull(x: Any, add: Any, mul: Any, free: Any, size: Any, sign: Any, dy: Any, out: Any) -> None:
+    """Gradient of an input; `add` and `mul` are its weights times the gate and the rest."""
+    zero, epsilon = x.dtype.type(0), x.dtype.type(LOG_EPSILON)
+    for b in range(out.size):
+        slope = mul * size[b] * sign[b] * free[b] / x[b] if abs(x[b]) > epsilon else zero
+        out[b] = dy[b] * (add + slope)
+
+
+@njit(**SAFE)
+def inalu_pull(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, gx: Any) -> None:
+    n, gate, rest = x.shape[0], w[8, 0], p.dtype.type(1) - w[8, 0]
+    free, sign, size = t[3 * n + 1], t[3 * n + 2], t[3 * n + 3]
+    for i in range(n):
+        _paths_pull(x[i], gate * w[0, i], rest * w[4, i], free, size, sign, dy, gx[i])
 
 
 @njit(**SAFE)

@@ -45,11 +45,49 @@ def scaled(w: Any, x: Any, out: Any) -> None:
 
 
 @njit(**SAFE)
+def _add_four(w: Any, i: Any, x0: Any, x1: Any, x2: Any, x3: Any, out: Any) -> None:
+    w0, w1, w2, w3 = w[i], w[i + 1], w[i + 2], w[i + 3]
+    for b in range(out.size):
+        out[b] += (w0 * x0[b] + w1 * x1[b]) + (w2 * x2[b] + w3 * x3[b])
+
+
+@njit(**SAFE)
 def weighted_sum(w: Any, x: Any, out: Any) -> None:
     """Out = sum_i w_i x_i over the rows of x."""
+    n = x.shape[0]
     scaled(w[0], x[0], out)
-    for i in range(1, x.shape[0]):
+    first = 1 + (n - 1) % 4
+    for i in range(1, first):
         add_scaled(w[i], x[i], out)
+    for i in range(first, n, 4):
+        _add_four(w, i, x[i], x[i + 1], x[i + 2], x[i + 3], out)
+
+
+@njit(**SAFE)
+def factor_pull(x: Any, w: Any, before: Any, running: Any, out: Any) -> None:
+    """Gradient of one input of a product of w x + 1 - w; `running` is multiplied by the factor for the next one."""
+    rest = x.dtype.type(1) - w
+    for b in range(out.size):
+        out[b] = running[b] * before[b] * w
+        running[b] *= w * x[b] + rest
+
+
+@njit(**SAFE)
+def product_pull(w: Any, x: Any, prefix: Any, dy: Any, gx: Any) -> None:
+    """Gradients of the inputs of `product`, in all rows of gx but the last, which is scratch."""
+    n = w.size
+    copy_row(dy, gx[n])
+    for i in range(n - 1, -1, -1):
+        factor_pull(x[i], w[i], prefix[i], gx[n], gx[i])
+
+
+@njit(**SAFE)
+def log_pull(x: Any, w: Any, epsilon: Any, y: Any, dy: Any, out: Any) -> None:
+    """Gradient of an input of y = exp(sum w ln(|x| + epsilon))."""
+    one, zero = x.dtype.type(1), x.dtype.type(0)
+    for b in range(out.size):
+        side = one if x[b] > zero else (-one if x[b] < zero else zero)
+        out[b] = dy[b] * y[b] * w * side / (abs(x[b]) + epsilon)
 
 
 @njit(**SAFE)

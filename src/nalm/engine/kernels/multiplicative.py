@@ -7,35 +7,46 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
+from nalm.engine.kernels.additive import nac_penalise, nac_sparsity
 from nalm.engine.kernels.loops import (
     EPS32,
+    LOG_EPSILON,
     SUMS,
     clip_box,
     dot,
+    factor_pull,
     fill_row,
     log_magnitudes,
+    log_pull,
     nac_back,
     nac_weights,
     product,
     product_back,
+    product_pull,
     pull_to_bits,
     scale_by,
     weighted_sum,
 )
-from nalm.engine.vector import exp_
+from nalm.engine.vector import exp_, sigmoid_
 from nalm.native import SAFE
 
 
 class NACMul(NamedTuple):
-    """Multiplicative Neural Accumulator."""
+    """Multiplicative Neural Accumulator; its weights are tanh times sigmoid (0), sigmoids (1) or the parameters (2)."""
 
-    unused: int = 0
+    weights: int = 0
 
 
 @njit(**SAFE)
 def nac_mul_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
     n = x.shape[0]
-    nac_weights(p, n, p.dtype.type(1), w)
+    if k.weights == 0:
+        nac_weights(p, n, p.dtype.type(1), w)
+    else:
+        for i in range(n):
+            w[0, i] = p[i]
+        if k.weights == 1:
+            sigmoid_(w[0, :n])
     log_magnitudes(x, t)
     weighted_sum(w[0], t[:n], y)
     exp_(y)
@@ -43,11 +54,53 @@ def nac_mul_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w
 
 @njit(**SAFE)
 def nac_mul_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
-    n = x.shape[0]
+    n, one = x.shape[0], p.dtype.type(1)
     scale_by(y, dy)
     for i in range(n):
         w[3, i] = dot(dy, t[i])
-    nac_back(w, n, p.dtype.type(1), w[3], g)
+    if k.weights == 0:
+        nac_back(w, n, one, w[3], g)
+    else:
+        for i in range(n):
+            g[i] += w[3, i] * (w[0, i] * (one - w[0, i]) if k.weights == 1 else one)
+
+
+@njit(**SAFE)
+def nac_mul_pull(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, gx: Any) -> None:
+    for i in range(x.shape[0]):
+        log_pull(x[i], w[0, i], p.dtype.type(LOG_EPSILON), y, dy, gx[i])
+
+
+@njit(**SAFE)
+def nac_mul_penalise(k: Any, p: Any, strength: Any, gate_strength: Any, g: Any) -> None:
+    if k.weights == 0:
+        nac_penalise(k, p, strength, gate_strength, g)
+    elif k.weights == 1:
+        for i in range(p.size):
+            s = 1 / (1 + math.exp(-p[i]))
+            g[i] += strength / p.size * s * (1 - s) * (1 if s < 0.5 else (-1 if s > 0.5 else 0))
+    else:
+        pull_to_bits(p, strength, g)
+
+
+@njit(**SAFE)
+def nac_mul_project(k: Any, p: Any) -> None:
+    if k.weights == 2:
+        clip_box(p, p.dtype.type(0), p.dtype.type(1))
+
+
+@njit(**SAFE)
+def nac_mul_sparsity(k: Any, p: Any) -> Any:
+    if k.weights == 0:
+        return nac_sparsity(k, p)
+    if k.weights == 2:
+        return nmu_sparsity(k, p)
+    largest = 0.0
+    for i in range(p.size):
+        s = 1 / (1 + math.exp(-p[i]))
+        distance = min(s, 1 - s)
+        largest = distance if not distance <= largest else largest
+    return largest
 
 
 class NMU(NamedTuple):
@@ -64,6 +117,11 @@ def nmu_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: An
 @njit(**SAFE)
 def nmu_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
     product_back(p, x, t, dy, g)
+
+
+@njit(**SAFE)
+def nmu_pull(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, gx: Any) -> None:
+    product_pull(p, x, t, dy, gx)
 
 
 @njit(**SAFE)
@@ -174,6 +232,24 @@ def snmu_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: 
     product_back(p, t[0:n], t[3 * n : 4 * n], bottom, g)
 
 
+@njit(**SAFE)
+def _ratio(dy: Any, bottom: Any, out: Any) -> None:
+    for b in range(out.size):
+        out[b] = dy[b] / bottom[b]
+
+
+@njit(**SAFE)
+def snmu_pull(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, gx: Any) -> None:
+    if not training or x.size < 2:
+        product_pull(p, x, t, dy, gx)
+        return
+    n = x.shape[0]
+    _ratio(dy, t[4 * n + 1], gx[n])
+    for i in range(n - 1, -1, -1):
+        factor_pull(t[n + i], p[i], t[2 * n + i], gx[n], gx[i])
+        scale_by(t[i], gx[i])
+
+
 class StgNMU(NamedTuple):
     """NMU with stochastic gates."""
 
@@ -196,6 +272,11 @@ def stgnmu_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w
     product_back(w[0, : p.size], x, t, dy, w[2])
     for i in range(p.size):
         g[i] += w[1, i] * w[2, i]
+
+
+@njit(**SAFE)
+def stgnmu_pull(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, gx: Any) -> None:
+    product_pull(w[0, : p.size], x, t, dy, gx)
 
 
 @njit(**SAFE)

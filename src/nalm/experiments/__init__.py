@@ -1,0 +1,337 @@
+"""Every published experiment as data: one TOML file each in this folder, read and checked here.
+
+A file says what is trained (a set-up that all series share, series that differ from it, and perhaps a sweep over one value),
+what the quick budget leaves out, and what was published, one claim a line. `docs/reproduction.md` shows the outcome.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field, fields
+from functools import cache
+from importlib import resources
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import tomllib
+
+from nalm.specs import Recipe
+from nalm.tasks import RANGE_SETS, TASKS, read_range
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["BUDGETS", "Claim", "Condition", "Experiment", "Explanation", "Group", "ids", "load", "load_all", "parse"]
+
+BUDGETS = ("quick", "paper")
+METRICS = (
+    "success_rate",
+    "solved_at_median",
+    "solved_at_mean",
+    "sparsity_error_mean",
+    "ranges_full_count",
+    "ranges_zero_count",
+    "ranges_nonzero_count",
+    "ranges_better_than_ref",
+    "ranges_worse_than_ref",
+    "ranges_equal_to_ref",
+    "success_rate_diff_vs_ref",
+    "solved_at_ratio_vs_other_ranges",
+    "interp_mse_mean",
+    "extrap_mse_mean",
+    "interp_success_rate",
+    "test_mse_median",
+    "test_error_median",
+    "largest_varied_solved",
+    "parameters",
+    "gold_test_mse",
+    "threshold",
+)
+"""What a claim about trained runs may measure."""
+RELATIONS = ("=", "~", "<", "<=", ">", ">=", "full", "zero", "partial")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What one series is trained on, at one value of the sweep."""
+
+    series: str
+    label: str
+    module: str
+    task: str
+    operation: str
+    inputs: int
+    ranges: tuple[str, ...]
+    seeds: int
+    threshold: str | float
+    data: Mapping[str, Any]
+    options: Mapping[str, Any]
+    recipe: Mapping[str, Any]
+    scale: float = 1.0
+    """Factor on all that is counted in steps."""
+    varied: Any = None
+    """Value of the sweep."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One published number or statement."""
+
+    id: str
+    metric: str
+    relation: str
+    series: tuple[str, ...] = ()
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    than: tuple[Mapping[str, Any], ...] = ()
+    """What it is compared with: series, and where that differs from the claim, `at`, `varied`, `operation`, `inputs`."""
+    at: tuple[str, ...] = ()
+    """Training distributions; empty for all."""
+    varied: tuple[Any, ...] = ()
+    """Values of the sweep; empty for all."""
+    operation: str = ""
+    inputs: int = 0
+    group: str = ""
+    key: str = ""
+    """Name of the value that an exact computation gives."""
+    runs: int = 0
+    """From how many runs a published rate is; 0 for as many as the experiment has."""
+    note: str = ""
+    incomparable: str = ""
+    """Why it cannot be compared with a measurement, if so."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that a table shows as one number, such as the negative ranges."""
+
+    name: str
+    at: tuple[str, ...]
+    inputs: int = 0
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why some claims differ."""
+
+    ids: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A published experiment."""
+
+    id: str
+    title: str
+    source: str
+    kind: str = "training"
+    """`training`, or `exact` for a computation without training."""
+    also: tuple[str, ...] = ()
+    """Other figures and tables that show the same."""
+    note: str = ""
+    """What the papers leave open, and what was assumed."""
+    figure: str = "panels"
+    vary: str = "interpolation"
+    """What stands on the vertical axis of the panels: `interpolation`, `varied` or `series`."""
+    setup: Mapping[str, Any] = field(default_factory=dict)
+    series: tuple[Mapping[str, Any], ...] = ()
+    sweep: Mapping[str, Any] = field(default_factory=dict)
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    groups: tuple[Group, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    explanations: tuple[Explanation, ...] = ()
+    compute: str = ""
+    """Name of the exact computation."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def task(self) -> str:
+        """Name of the task, or `exact`."""
+        return self.setup.get("task", "single-module") if self.kind == "training" else "exact"
+
+    def conditions(self, budget: str = "paper", seeds: int | None = None) -> list[Condition]:
+        """Everything that is to be trained within a budget."""
+        if budget not in BUDGETS:
+            raise ValueError(f"unknown budget {budget!r}; there are: {', '.join(BUDGETS)}")
+        changes = self.quick if budget == "quick" else {}
+        chosen = [one for one in self.series if one["name"] in changes.get("series", [s["name"] for s in self.series])]
+        values = changes.get("values", self.sweep.get("values", [None]))
+        return [self._condition(one, value, changes, seeds) for one, value in product(chosen, values)]
+
+    def _condition(self, series: Mapping[str, Any], value: Any, changes: Mapping[str, Any], seeds: int | None) -> Condition:
+        merged: dict[str, Any] = {"task": "single-module", "inputs": 2, "ranges": ["nine"], "seeds": 25, "threshold": 1e-5}
+        merged |= {key: dict(self.setup.get(key, {})) for key in ("data", "options", "recipe")}
+        merged |= {key: v for key, v in self.setup.items() if not isinstance(v, dict)}
+        smaller = {key: v for key, v in changes.items() if key in ("seeds", "ranges", "recipe", "data", "inputs")}
+        for source in (series, smaller):
+            for key, v in source.items():
+                merged[key] = {**merged.get(key, {}), **v} if isinstance(v, dict) else v
+        where, _, name = self.sweep.get("field", "").partition(".")
+        if value is not None and name:
+            merged[where] = {**merged[where], name: value}
+        elif value is not None:
+            merged[where] = value
+        ranges = [text for item in merged["ranges"] for text in RANGE_SETS.get(item, (item,))]
+        return Condition(
+            series=merged["name"],
+            label=merged.get("label", merged["name"]),
+            module=merged["module"],
+            task=merged["task"],
+            operation=merged["operation"],
+            inputs=merged["inputs"],
+            ranges=tuple(ranges),
+            seeds=seeds if seeds is not None else merged["seeds"],
+            threshold=merged["threshold"],
+            data=merged["data"],
+            options=merged["options"],
+            recipe=merged["recipe"],
+            scale=float(changes.get("scale", 1.0)),
+            varied=value,
+        )
+
+
+SETUP_KEYS = ("task", "operation", "inputs", "ranges", "seeds", "threshold", "data", "options", "recipe")
+QUICK_KEYS = ("seeds", "ranges", "values", "series", "scale", "recipe", "data", "inputs", "settings")
+
+
+def parse(text: str, name: str) -> Experiment:
+    """The experiment of a TOML text; ValueError with file, key and what is allowed for a damaged one."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{name}: not a TOML file: {error}") from None
+    published = table.pop("published", {})
+    _only(name, "published", published, ("claims", "explanations"))
+    known = [f.name for f in fields(Experiment) if f.name not in ("claims", "explanations")]
+    _only(name, "the file", table, [*known, "published"])
+    for key in ("id", "title", "source"):
+        if not isinstance(table.get(key), str):
+            raise ValueError(f"{name}: {key} must be a text, got {table.get(key)!r}")
+    if table.get("kind", "training") not in ("training", "exact"):
+        raise ValueError(f"{name}: kind must be training or exact, got {table['kind']!r}")
+    for part, allowed in (("setup", SETUP_KEYS), ("quick", QUICK_KEYS), ("sweep", ("field", "values"))):
+        _only(name, part, table.get(part, {}), allowed)
+    names = [one.get("name") for one in table.get("series", [])]
+    for number, one in enumerate(table.get("series", [])):
+        _only(name, f"series {number + 1}", one, ("name", "label", "module", *SETUP_KEYS))
+        for key in ("name", "module"):
+            if not isinstance(one.get(key), str):
+                raise ValueError(f"{name}: series {number + 1} needs the key {key}, a text")
+    if len(set(names)) != len(names):
+        raise ValueError(f"{name}: each series needs a name of its own, got {', '.join(map(str, names))}")
+    groups = [Group(one["name"], _ranges(name, one.get("at", ())), one.get("inputs", 0)) for one in table.get("groups", ())]
+    claims = [_claim(name, one, names, [g.name for g in groups]) for one in published.get("claims", ())]
+    notes = [Explanation(tuple(one["ids"]), one["why"]) for one in published.get("explanations", ())]
+    rest = {key: value for key, value in table.items() if key not in ("groups", "also", "series")}
+    experiment = Experiment(
+        **rest,
+        also=tuple(table.get("also", ())),
+        series=tuple(table.get("series", ())),
+        groups=tuple(groups),
+        claims=tuple(claims),
+        explanations=tuple(notes),
+    )
+    if experiment.kind == "training":
+        _check_conditions(name, experiment)
+    return experiment
+
+
+def _check_conditions(name: str, experiment: Experiment) -> None:
+    if not experiment.series:
+        raise ValueError(f"{name}: a training experiment needs at least one series")
+    for budget in BUDGETS:
+        try:
+            conditions = experiment.conditions(budget)
+        except KeyError as error:
+            raise ValueError(f"{name}: neither setup nor series has the key {error}") from None
+        for one in conditions:
+            if one.task not in TASKS:
+                raise ValueError(f"{name}: unknown task {one.task!r}; there are: {', '.join(TASKS)}")
+            try:
+                Recipe().replace(**one.recipe)
+                for text in one.ranges:
+                    read_range(text)
+            except ValueError as error:
+                raise ValueError(f"{name}: series {one.series}: {error}") from None
+
+
+def _claim(name: str, table: Mapping[str, Any], series: list[Any], groups: list[str]) -> Claim:
+    where = f"claim {table.get('id', '?')}"
+    _only(name, where, table, [f.name for f in fields(Claim)])
+    for key in ("id", "metric", "relation"):
+        if not isinstance(table.get(key), str):
+            raise ValueError(f"{name}: {where} needs the key {key}, a text")
+    if table["relation"] not in RELATIONS:
+        raise ValueError(f"{name}: {where}: relation must be one of {', '.join(RELATIONS)}, got {table['relation']!r}")
+    own = _listed(table.get("series", ()))
+    than = tuple(one if isinstance(one, dict) else {"series": one} for one in _listed(table.get("than", ())))
+    if not table.get("key") and not table.get("incomparable"):
+        if table["metric"] not in METRICS:
+            raise ValueError(f"{name}: {where}: metric must be one of {', '.join(METRICS)}, got {table['metric']!r}")
+        for one in [*own, *(item["series"] for item in than if "series" in item)]:
+            if one not in series:
+                raise ValueError(f"{name}: {where}: no series {one!r}; there are: {', '.join(map(str, series))}")
+        if table.get("group", "") not in ("", *groups):
+            raise ValueError(f"{name}: {where}: no group {table['group']!r}; there are: {', '.join(groups)}")
+    lists = {"series": own, "than": than, "at": _ranges(name, table.get("at", ())), "varied": _listed(table.get("varied", ()))}
+    return Claim(**{**table, **lists})
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+
+
+def _ranges(name: str, value: Any) -> tuple[str, ...]:
+    if value == "all":
+        return ()
+    texts = [text for item in _listed(value) for text in RANGE_SETS.get(item, (item,))]
+    try:
+        return tuple(read_range(text)[0] for text in texts)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _only(name: str, where: str, table: Mapping[str, Any], allowed: Any) -> None:
+    for key in table:
+        if key not in allowed:
+            raise ValueError(f"{name}: {where} has the unknown key {key!r}; allowed are: {', '.join(allowed)}")
+
+
+def _file_of(identity: str) -> str:
+    return identity.replace(":", "-") + ".toml"
+
+
+@cache
+def ids() -> tuple[str, ...]:
+    """The ids of all experiments, in the order of the papers' letters and numbers."""
+    return tuple(one.id for one in load_all())
+
+
+@cache
+def load_all() -> tuple[Experiment, ...]:
+    """All experiments."""
+    files = [file for file in resources.files(__package__).iterdir() if file.name.endswith(".toml")]
+    return tuple(sorted((parse(file.read_text(encoding="utf-8"), file.name) for file in files), key=lambda e: _order(e.id)))
+
+
+def _order(identity: str) -> tuple[Any, ...]:
+    import re
+
+    paper, _, rest = identity.partition(":")
+    return (paper, [int(part) if part.isdigit() else 0 for part in re.split(r"(\d+)", rest)], rest)
+
+
+def load(identity: str) -> Experiment:
+    """One experiment, by its id or by that of a figure that shows the same; ValueError with the nearest ids."""
+    own = resources.files(__package__).joinpath(_file_of(identity))
+    if own.is_file():
+        return parse(own.read_text(encoding="utf-8"), own.name)
+    names = {name: one for one in load_all() for name in (one.id, *one.also)}
+    if identity in names:
+        return names[identity]
+    lowered = {name.lower(): name for name in names}
+    near = [lowered[name] for name in difflib.get_close_matches(identity.lower(), lowered, n=3, cutoff=0.5)]
+    hint = f" Nearest: {', '.join(near)}." if near else ""
+    raise ValueError(f"unknown experiment {identity!r}.{hint} `nalm list experiments` shows all {len(load_all())}")

@@ -1,0 +1,563 @@
+"""Run a published experiment, draw its figure, and say where the result agrees with what was published."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import platform
+import time
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from torch.nn.utils import vector_to_parameters
+
+from nalm import __version__, figures, metrics, tasks
+from nalm.claims import Row, Verdict, judge, judge_exact
+from nalm.engine.data import OPERATIONS, evaluation_inputs, fill_targets
+from nalm.exact import COMPUTATIONS
+from nalm.experiments import Condition, Experiment, load, load_all
+from nalm.models import Model, model_of
+from nalm.runner import Progress, Silent, changed_data, engine_for, run_cells, threshold_of
+from nalm.sampling import TEST
+from nalm.specs import Cell, Runs
+from nalm.store import Store
+from nalm.variants import VARIANTS, variant
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.figure import Figure
+
+    from nalm.specs import Recipe
+
+__all__ = ["Report", "estimate", "page", "reproduce", "reproduce_all"]
+
+VERDICTS = ("agree", "differ", "not comparable")
+
+
+@dataclass
+class Report:
+    """What an experiment gave: rows, verdicts on the published claims, a figure, and how long it took."""
+
+    experiment: Experiment
+    budget: str
+    seeds: int
+    rows: list[Row]
+    table: list[dict[str, Any]]
+    """What is printed and written: one dictionary a row."""
+    verdicts: list[Verdict]
+    seconds: float
+    compile_seconds: float = 0.0
+    engine: str = ""
+    iterations: tuple[int, ...] = ()
+    drawing: Any = field(default=None, repr=False)
+
+    def counts(self) -> dict[str, int]:
+        """How many claims agree, differ, or cannot be compared."""
+        return {name: sum(v.verdict == name for v in self.verdicts) for name in VERDICTS}
+
+    def caption(self) -> str:
+        """What was run, in a line."""
+        steps = "/".join(f"{n:,}" for n in self.iterations)
+        trained = f"{self.seeds} seeds, {steps} iterations, {self.engine} engine, " if self.rows else ""
+        what = f"{self.experiment.id}: {self.experiment.title}"
+        return f"{what}; {trained}{self.seconds:.1f} s, {self.budget} budget; nalm {__version__}"
+
+    def figure(self) -> Figure | None:
+        """The experiment's figure."""
+        drawn: Figure | None = self.drawing(self) if self.drawing else None
+        return drawn
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the raw runs."""
+        return {
+            "id": self.experiment.id,
+            "title": self.experiment.title,
+            "budget": self.budget,
+            "seeds": self.seeds,
+            "engine": self.engine,
+            "seconds": self.seconds,
+            "compile_seconds": self.compile_seconds,
+            "iterations": list(self.iterations),
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+            "date": date.today().isoformat(),
+            "version": __version__,
+            "table": self.table,
+            "claims": [
+                {
+                    "id": v.claim.id,
+                    "what": describe(v),
+                    "published": v.published,
+                    "measured": v.measured,
+                    "verdict": v.verdict,
+                    "reason": v.reason or explanation(self.experiment, v),
+                }
+                for v in self.verdicts
+            ],
+            **self.counts(),
+        }
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write report.json, tables as CSV and Markdown, and the figure as PNG and SVG; give the files."""
+        folder.mkdir(parents=True, exist_ok=True)
+        document = self.to_json()
+        written = [folder / "report.json", folder / "report.md"]
+        written[0].write_text(json.dumps(document, ensure_ascii=False, indent=1), encoding="utf-8")
+        written[1].write_text("\n".join(section(document, self.experiment)) + "\n", encoding="utf-8")
+        for name in ("table", "claims"):
+            if document[name]:
+                written.append(folder / f"{name}.csv")
+                with written[-1].open("w", encoding="utf-8", newline="") as file:
+                    writer = csv.DictWriter(file, document[name][0].keys())
+                    writer.writeheader()
+                    writer.writerows(document[name])
+        drawn = self.figure()
+        return written + (figures.save(drawn, folder / "figure") if drawn else [])
+
+
+def describe(verdict: Verdict) -> str:
+    """A claim in a few words."""
+    claim = verdict.claim
+    parts = [", ".join(claim.series), claim.operation, f"{claim.inputs} inputs" if claim.inputs else "", claim.group]
+    parts += ["; ".join(claim.at), ", ".join(map(str, claim.varied)), claim.metric.replace("_", " ")]
+    return " ".join(part for part in parts if part)
+
+
+def explanation(experiment: Experiment, verdict: Verdict) -> str:
+    """Why a claim differs, if the experiment's file says so."""
+    if verdict.verdict != "differ":
+        return ""
+    return next((note.why for note in experiment.explanations if verdict.claim.id in note.ids), "")
+
+
+@dataclass(frozen=True)
+class GoldThreshold:
+    """Test error of a module with exact weights in float32, plus the float32 epsilon; it may be met exactly."""
+
+    inclusive: ClassVar[bool] = True
+
+    def value(self, cell: Cell) -> float:
+        """The gold error of the cell's module on the cell's test inputs."""
+        error = _gold_error(cell.module, cell.options, cell.operation, cell.inputs, cell.extrapolation)
+        return metrics.GoldThreshold(error).value(cell)
+
+
+@cache
+def _gold_error(module: str, options: Any, operation: str, inputs: int, extrapolation: str) -> float:
+    layer = model_of(module, dict(options)).build(inputs).eval()
+    layer.set_solution_(operation, tuple(range(min(inputs, 2))))  # type: ignore[operator]
+    columns = evaluation_inputs(extrapolation, inputs, 10_000, TEST, np.dtype(np.float32))
+    target = np.empty((1, columns.shape[1]), np.float32)
+    second = min(1, inputs - 1)
+    spans = np.array([[[0, 1], [second, second + 1]]])
+    fill_targets(OPERATIONS.index(operation), columns, spans, np.empty((2, columns.shape[1]), np.float32), target)
+    with torch.no_grad():
+        error = layer(torch.from_numpy(columns).T.contiguous()).squeeze(-1) - torch.from_numpy(target[0])
+    return float(error.double().square().mean())
+
+
+def _threshold(text: str | float) -> metrics.Threshold:
+    return GoldThreshold() if text == "gold" else threshold_of(text)
+
+
+def _scaled(recipe: Recipe, scale: float) -> Recipe:
+    """A recipe with all that is counted in steps made smaller, and at least fifty evaluations."""
+    if scale == 1:
+        return recipe
+    names = ("iterations", "penalty_start", "penalty_end", "loss_switch", "norm_every")
+    smaller = {name: round(getattr(recipe, name) * scale) for name in names}
+    smaller["norm_every"] = max(1, smaller["norm_every"])
+    smaller["log_interval"] = min(recipe.log_interval, max(1, smaller["iterations"] // 50))
+    return recipe.replace(**smaller)
+
+
+def questions(condition: Condition) -> list[tuple[Cell, Model]]:
+    """The cells of a condition, one a range."""
+    task = tasks.task_of(condition.task)
+    changed = changed_data(task, condition.data)
+    hidden = {**task.data, **changed}.get("hidden", 2)
+    asked = []
+    for text in condition.ranges:
+        interpolation, extrapolation = tasks.read_range(text)
+        if condition.module in VARIANTS:
+            model = model_of(variant(condition.module, interpolation, condition.operation))
+            scaled = condition.module != "snmu-power"
+            own = f"{condition.module} {interpolation}" if scaled else condition.module
+            model = replace(model, name=own, label=condition.label, options=())
+            recipe = model_of("nmu").recipe_for(task.name, condition.operation, condition.inputs)
+        else:
+            model = model_of(condition.module, condition.options, hidden=hidden, start=changed.get("start", ""))
+            recipe = model.recipe_for(task.name, condition.operation, condition.inputs)
+        recipe = _scaled(recipe.replace(**condition.recipe), condition.scale)
+        rest = (recipe, task.name, model.options, tuple(changed.items()))
+        asked.append((Cell(model.name, condition.operation, condition.inputs, interpolation, extrapolation, *rest), model))
+    return asked
+
+
+def reproduce(
+    identity: str,
+    budget: str = "paper",
+    seeds: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Report:
+    """Run one experiment and compare it with what was published.
+
+    Args:
+        identity: id of a figure or table, such as ``T:fig5.7``; `nalm list experiments` shows them.
+        budget: `paper`, as published, or `quick`, about half a minute.
+        seeds: runs a condition, if not those of the budget.
+        out: folder for a store that all experiments share, and for tables and figure of this one; what the store already
+            holds is not trained again.
+        progress: what shows progress.
+    """
+    if seeds is not None and seeds < 1:
+        raise ValueError(f"seeds must be at least 1, got {seeds}")
+    experiment = load(identity)
+    conditions = experiment.conditions(budget, seeds)
+    if experiment.kind == "exact":
+        report = _compute(experiment, budget)
+    else:
+        report = _train(experiment, conditions, budget, out, progress)
+    if out is not None:
+        report.write(Path(out) / experiment.id.replace(":", "-"))
+    return report
+
+
+def _compute(experiment: Experiment, budget: str) -> Report:
+    began = time.perf_counter()
+    settings = {**experiment.settings, **(experiment.quick.get("settings", {}) if budget == "quick" else {})}
+    result = COMPUTATIONS[experiment.compute](settings)
+    verdicts = judge_exact(experiment, result.values)
+    draw = result.figure
+    drawing = (lambda report: draw()) if draw else None
+    return Report(experiment, budget, 0, [], result.table, verdicts, time.perf_counter() - began, drawing=drawing)
+
+
+def _train(
+    experiment: Experiment,
+    conditions: Sequence[Condition],
+    budget: str,
+    out: str | os.PathLike[str] | None,
+    progress: Progress | None,
+) -> Report:
+    asked = [(condition, cell, model) for condition in conditions for cell, model in questions(condition)]
+    raw: dict[tuple[Cell, int], Runs] = {}
+    engines: set[str] = set()
+    seconds = compiling = 0.0
+    shown = _Joined(progress or Silent(), sum(condition.seeds for condition, _, _ in asked))
+    store = Store(out, version=__version__) if out is not None else None
+    try:
+        for count, part in groupby(sorted(asked, key=lambda one: one[0].seeds), key=lambda one: one[0].seeds):
+            distinct = list({cell: (cell, model) for _, cell, model in part}.values())
+            found, used, training, compiled = run_cells(distinct, range(count), store=store, progress=shown)
+            raw |= {(cell, count): runs for cell, runs in found.items()}
+            engines |= used
+            seconds, compiling = seconds + training, compiling + compiled
+    finally:
+        if store is not None:
+            store.close()
+    rows = [_row(condition, cell, raw[cell, condition.seeds]) for condition, cell, _ in asked]
+    scaled = any(condition.scale != 1 for condition in conditions)
+    return Report(
+        experiment=experiment,
+        budget=budget,
+        seeds=max(condition.seeds for condition in conditions),
+        rows=rows,
+        table=_grouped(experiment, rows) if experiment.groups else [_printed(experiment, row) for row in rows],
+        verdicts=judge(experiment, rows, budget, scaled),
+        seconds=seconds,
+        compile_seconds=compiling,
+        engine="+".join(sorted(engines)),
+        iterations=tuple(sorted({cell.recipe.iterations for _, cell, _ in asked})),
+        drawing=_Drawing(asked, raw),
+    )
+
+
+class _Joined:
+    """Shows several pieces of work as one."""
+
+    def __init__(self, progress: Progress, total: float) -> None:
+        self.progress = progress
+        progress.start(total, "runs")
+
+    def start(self, total: float, what: str) -> None:
+        """A piece begins; the whole has begun already."""
+
+    def advance(self, amount: float) -> None:
+        """Move the whole on."""
+        self.progress.advance(amount)
+
+
+def _row(condition: Condition, cell: Cell, runs: Runs) -> Row:
+    threshold = _threshold(condition.threshold)
+    limit = threshold.value(cell)
+    return Row(
+        series=condition.series,
+        module=condition.module,
+        operation=cell.operation,
+        inputs=cell.inputs,
+        interpolation=cell.interpolation,
+        varied=condition.varied,
+        summary={**metrics.summarise(cell, runs, threshold), "label": condition.label},
+        outcomes=metrics.outcomes(runs, limit, threshold.inclusive),
+        threshold=limit,
+        parameters=runs.weights.shape[1],
+    )
+
+
+def _printed(experiment: Experiment, row: Row) -> dict[str, Any]:
+    summary = row.summary
+    varied = {experiment.sweep["field"].rpartition(".")[2]: row.varied} if experiment.sweep else {}
+    errors = row.outcomes.extrapolation_error
+    return {
+        "series": row.series,
+        **varied,
+        **{key: summary[key] for key in ("operation", "inputs", "interpolation", "extrapolation", "runs")},
+        **{key: value for key, value in summary.items() if key.startswith(("success", "solved", "sparsity"))},
+        "test_error_median": _plain(np.nanmedian(errors)) if np.isfinite(errors).any() else None,
+        "threshold": row.threshold,
+    }
+
+
+def _plain(value: Any) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _grouped(experiment: Experiment, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """A table of groups of rows by module: mean success rate, with the published one beside it."""
+    table = []
+    for group in experiment.groups:
+        line: dict[str, Any] = {"group": group.name}
+        for module in dict.fromkeys(row.module for row in rows):
+            here = [r for r in rows if r.module == module and r.inputs == group.inputs and r.interpolation in group.at]
+            names = {row.series for row in here}
+            line[module] = _plain(np.mean([row.summary["success_rate"] for row in here])) if here else None
+            said = [c.value for c in experiment.claims if c.group == group.name and names & set(c.series) and not c.than]
+            full = [1.0 for c in experiment.claims if c.group == group.name and names & set(c.series) and c.relation == "full"]
+            line[f"{module} published"] = next((v for v in [*said, *full] if v is not None), None)
+        table.append(line)
+    return table
+
+
+class _Drawing:
+    """Draws the figure of a training experiment."""
+
+    def __init__(self, asked: Sequence[tuple[Condition, Cell, Model]], raw: Mapping[tuple[Cell, int], Runs]) -> None:
+        self.asked, self.raw = asked, raw
+
+    def __call__(self, report: Report) -> Figure | None:
+        """The figure that the experiment names."""
+        kind = report.experiment.figure
+        if kind == "surfaces":
+            return figures.surfaces(self._surfaces(), caption=report.caption())
+        if kind == "none":
+            return None
+        swept = bool(report.experiment.sweep)
+        vary = report.experiment.vary
+        rows = []
+        for row in report.rows:
+            name = f"{row.summary['label']} {row.varied}" if swept and vary == "interpolation" else row.summary["label"]
+            rows.append({**row.summary, "module": name, "varied": row.varied, "series": row.series})
+        return figures.three_panels(rows, caption=report.caption(), vary=vary)
+
+    def _surfaces(self) -> list[figures.Surface]:
+        """What the best run of every condition computes over a square around the training range."""
+        axis = np.linspace(-6, 6, 121)
+        a, b = np.meshgrid(axis, axis)
+        points = torch.tensor(np.stack([a.ravel(), b.ravel()], 1), dtype=torch.float32)
+        target = np.empty((1, len(points)), np.float32)
+        drawn = []
+        for condition, cell, model in self.asked:
+            runs = self.raw[cell, condition.seeds]
+            last = np.where(np.isfinite(runs.validation[:, -1]), runs.validation[:, -1], np.inf)
+            module = model.build(cell.inputs).eval()
+            vector_to_parameters(torch.tensor(runs.weights[int(np.argmin(last))], dtype=torch.float32), module.parameters())
+            spans = np.array([[[0, 1], [1, 2]]])
+            fill_targets(
+                OPERATIONS.index(cell.operation), points.numpy().T.copy(), spans, np.empty((2, len(points)), np.float32), target
+            )
+            with torch.no_grad():
+                learnt = module(points).squeeze(-1).numpy().reshape(a.shape)
+            title = f"{condition.label}, {cell.operation}"
+            drawn.append(figures.Surface(title, axis, learnt, target[0].reshape(a.shape).copy()))
+        return drawn
+
+
+def reproduce_all(
+    budget: str = "quick",
+    seeds: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    progress: Progress | None = None,
+    on_report: Any = lambda report: None,
+) -> list[Report]:
+    """Run every experiment, one after the other; `on_report` is called after each."""
+    shown = progress or Silent()
+    shares = [estimate(one, budget, seeds) for one in load_all()]
+    shown.start(sum(shares), "seconds of work")
+    reports = []
+    for experiment, share in zip(load_all(), shares, strict=True):
+        report = reproduce(experiment.id, budget, seeds, out, progress=_Part(shown, share))
+        on_report(report)
+        reports.append(report)
+    return reports
+
+
+class _Part:
+    """Shows a piece of work as its share of a larger one."""
+
+    def __init__(self, whole: Progress, share: float) -> None:
+        self.whole, self.share, self.total = whole, share, 1.0
+
+    def start(self, total: float, what: str) -> None:
+        """The piece begins."""
+        self.total = max(total, 1.0)
+
+    def advance(self, amount: float) -> None:
+        """Move the whole on by a share."""
+        self.whole.advance(self.share * amount / self.total)
+
+
+COSTS = {
+    "nac-add": (0.25, 0.05),
+    "linear": (0.2, 0.045),
+    "nau": (0.2, 0.045),
+    "nmu": (0.22, 0.06),
+    "nac-mul": (0.25, 0.1),
+    "nac-mul-sigmoid": (0.25, 0.1),
+    "nac-mul-nmu": (0.25, 0.1),
+    "nalu": (0.45, 0.12),
+    "gnalu": (0.45, 0.12),
+    "nalu-separate": (0.5, 0.15),
+    "gated-nau-nmu": (0.4, 0.12),
+    "inalu": (0.6, 0.17),
+    "snmu": (0.3, 0.15),
+    "snmu-batch": (0.35, 0.17),
+    "stgnmu": (0.3, 0.08),
+    "naive-npu": (0.7, 0.17),
+    "npu": (0.7, 0.17),
+    "npu-mod": (0.7, 0.17),
+    "real-npu": (0.5, 0.17),
+    "real-npu-mod": (0.5, 0.17),
+    "nru": (0.3, 0.2),
+    "nru-sep-sign": (0.3, 0.2),
+    "nmru": (0.4, 0.2),
+    "nmru-no-sign": (0.25, 0.13),
+    "nmru-gated": (0.4, 0.2),
+}
+"""Microseconds a step of one run takes one core of the machine that this was measured on: so many, and so many an input."""
+STACKED_STEP, COMPILING, REFERENCE_LOOP = 1.2e-3, 6.0, 0.0105
+"""Seconds: a step of a stack of runs of the torch engine; compiling a kernel; the loop below on that machine."""
+
+
+@cache
+def machine_factor() -> float:
+    """How much slower this machine is than the one of `COSTS`, by a short loop."""
+    values = np.linspace(0.1, 1, 100_000, dtype=np.float32)
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        for _ in range(10):
+            np.exp(np.log(values))
+        times.append(time.perf_counter() - began)
+    return min(times) / REFERENCE_LOOP
+
+
+def estimate(experiment: Experiment, budget: str, seeds: int | None = None) -> float:
+    """Seconds that an experiment will take on this machine, roughly."""
+    if experiment.kind == "exact":
+        return 3.0 * machine_factor()
+    fast = slow = 0.0
+    compiled = set()
+    for condition in experiment.conditions(budget, seeds):
+        task = tasks.task_of(condition.task)
+        hidden = {**task.data, **condition.data}.get("hidden", 2)
+        cell, model = questions(replace(condition, ranges=condition.ranges[:1]))[0]
+        steps = cell.recipe.iterations
+        if engine_for(model, "auto") == "fused":
+            names = [part.name for part in model.parts]
+            first = COSTS[names[0]]
+            each = first[0] + first[1] * cell.inputs + 0.02 * cell.inputs
+            if len(names) == 2:
+                second = COSTS[names[1]]
+                each = 0.025 * cell.inputs + hidden * first[1] * 0.45 * cell.inputs + second[0] + 2 * second[1] * hidden
+            fast += each * 1e-6 * steps * condition.seeds * len(condition.ranges)
+            compiled.add((condition.module, condition.inputs > 1))
+        else:
+            stacks = len(condition.ranges) if condition.module in VARIANTS[1:] else 1
+            slow += STACKED_STEP * steps * stacks * (1 + condition.inputs / 50)
+    return machine_factor() * (fast / (os.cpu_count() or 1) + slow + COMPILING * len(compiled)) + 1.0
+
+
+def section(document: Mapping[str, Any], experiment: Experiment) -> list[str]:
+    """One experiment in Markdown, from its report's JSON."""
+    lines = [f"## {document['id']}: {document['title']}", ""]
+    also = f" Also {', '.join(experiment.also)}." if experiment.also else ""
+    trained = f" {document['seeds']} seeds, {document['engine']} engine," if document["seeds"] else ""
+    lines += [f"{experiment.source[0].upper()}{experiment.source[1:]}.{also}{trained} {document['seconds']:.0f} s.", ""]
+    if experiment.note:
+        lines += [experiment.note.strip(), ""]
+    if not document["claims"]:
+        lines += ["Nothing was published in numbers or words that could be checked.", ""]
+        return lines
+    counts = ", ".join(f"{document[name]} {name}" for name in VERDICTS if document[name])
+    lines += [f"{counts}.", "", "| claim | what | published | measured | verdict |", "| --- | --- | --- | --- | --- |"]
+    for claim in document["claims"]:
+        verdict = f"**{claim['verdict']}**" if claim["verdict"] == "differ" else claim["verdict"]
+        reason = f": {claim['reason']}" if claim["reason"] and claim["verdict"] != "differ" else ""
+        cells = [claim["id"], claim["what"], claim["published"], claim["measured"], verdict + reason]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    differing: dict[str, list[str]] = {}
+    for claim in document["claims"]:
+        if claim["verdict"] == "differ":
+            differing.setdefault(claim["reason"] or "not explained yet", []).append(claim["id"])
+    if differing:
+        lines += ["", *(f"- {', '.join(names)}: {why}" for why, names in differing.items())]
+    return [*lines, ""]
+
+
+def page(folder: str | os.PathLike[str]) -> str:
+    """The page of all experiments whose reports a folder holds, in Markdown."""
+    documents = {}
+    for experiment in load_all():
+        path = Path(folder) / experiment.id.replace(":", "-") / "report.json"
+        if path.is_file():
+            documents[experiment.id] = json.loads(path.read_text(encoding="utf-8"))
+    if not documents:
+        raise ValueError(f"{folder} holds no reports; `nalm reproduce --all --out {folder}` makes them")
+    found = list(documents.values())
+    counts = {name: sum(one[name] for one in found) for name in VERDICTS}
+    lines = [
+        "# The papers' experiments, run again",
+        "",
+        "Written by `nalm reproduce --all --out DIR --page docs/reproduction.md`; do not edit.",
+        "",
+        f"{len(found)} experiments, {sum(counts.values())} published claims: "
+        + ", ".join(f"{count} {name}" for name, count in counts.items())
+        + f". {sum(one['seconds'] for one in found) / 60:.0f} minutes of training and computing on "
+        + f"{found[0]['machine']}; {min(one['date'] for one in found)} to {max(one['date'] for one in found)}; "
+        + f"nalm {found[0]['version']}.",
+        "",
+        " ".join((__import__("nalm.claims", fromlist=["__doc__"]).__doc__ or "").split("\n\n", 1)[1].split()),
+        "",
+        "| id | experiment | budget | seeds | agree | differ | not comparable | time |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in found:
+        numbers = " | ".join(str(one[name]) for name in VERDICTS)
+        lines.append(
+            f"| {one['id']} | {one['title']} | {one['budget']} | {one['seeds'] or ''} | {numbers} | {one['seconds']:.0f} s |"
+        )
+    lines.append("")
+    for one in found:
+        lines += section(one, load(one["id"]))
+    return "\n".join(lines)
