@@ -6,24 +6,29 @@ import torch
 from torch import nn
 
 import nalm
-from nalm.engine import fused, kernels, reference, vector
+from nalm import vector
+from nalm.engine import fused, kernels, reference
 from nalm.engine.data import Job
 from nalm.models import model_of
 from nalm.registry import modules
 from nalm.specs import Recipe, Runs
-from nalm.tasks import operand_offset
+from nalm.tasks import task_of
 
+SHORT = {"iterations": 30, "log_interval": 10}
+"""Steps after which logarithms of sums near zero have not yet blown rounding errors up."""
 FUSED = sorted(name for name, record in modules().items() if record.fused)
 every_kernel = pytest.mark.parametrize("name", FUSED)
 
 
-def job_of(name, recipe, interpolation="U[-2,2)", inputs=2, seeds=(0, 1, 2), operation=None, options=None):
-    model = model_of(name, options)
+def job_of(
+    name, recipe, interpolation="U[-2,2)", inputs=2, seeds=(0, 1, 2), operation=None, options=None, task="single-module", **data
+):
+    model = model_of(name, options, hidden=data.get("hidden", 2))
     layer = model.build(inputs)
     operation = operation or ("mul" if "mul" in layer.operations else "add")
     starts = np.stack([model.starts(layer, inputs, seed, 3) for seed in seeds])
-    offsets = [operand_offset(inputs, seed) for seed in seeds]
-    return layer, Job(recipe, operation, inputs, interpolation, "U[2,6)", list(seeds), offsets, starts)
+    spans = np.array([task_of(task).spans(inputs, seed, data) for seed in seeds])
+    return layer, Job(recipe, operation, inputs, interpolation, "U[2,6)", list(seeds), spans, starts)
 
 
 def results(engine, layer, jobs, **options):
@@ -37,42 +42,64 @@ def assert_same(first, second, **tolerance):
 
 
 def test_kernels_are_those_that_the_registry_names():
-    assert {type(modules()[name].build(2, 1)).__name__ for name in FUSED} == set(fused.KERNEL_OF)
-    assert set(kernels.KERNELS) == {type(fused.kernel_of(modules()[name].build(2, 1))) for name in FUSED}
-    with pytest.raises(ValueError, match="no kernel for Linear"):
-        fused.kernel_of(nalm.Linear(2, 1))
+    assert {type(modules()[name].build(2, 1)).__name__ for name in FUSED} | {"Stack"} == set(fused.KERNEL_OF)
+    single = {type(fused.kernel_of(modules()[name].build(2, 1))) for name in FUSED}
+    assert set(kernels.KERNELS) == single | {kernels.Stack}
+    with pytest.raises(ValueError, match="no kernel for Quadratic"):
+        fused.kernel_of(nalm.Quadratic(2, 1))
+    with pytest.raises(ValueError, match="no kernel for RealNPU, NAU in a stack"):
+        fused.kernel_of(nalm.Stack(nalm.RealNPU(2, 2), nalm.NAU(2, 1)))
 
 
 @every_kernel
 @pytest.mark.parametrize("inputs", [1, 2, 5])
 @pytest.mark.parametrize("training", [True, False])
 def test_forward_and_gradient(name, inputs, training, generator):
+    check_gradient(nalm.create(name, inputs, 1, dtype=torch.float64).train(training), generator)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(
+    "names", [*(("nau", name) for name in FUSED), *((name, "nmu") for name in ("nac-add", "linear", "nalu", "gated-nau-nmu"))]
+)
+def test_stacks_pass_gradients_on(names, training, generator):
+    first, second = (nalm.modules()[name] for name in names)
+    layers = first.build(5, 3, dtype=torch.float64), second.build(3, 1, dtype=torch.float64)
+    check_gradient(nalm.Stack(*layers).train(training), generator)
+
+
+def check_gradient(layer, generator):
+    inputs, training = layer.in_features, layer.training
     for signs in ("positive", "negative", "mixed"):
-        layer = nalm.create(name, inputs, 1, dtype=torch.float64).train(training)
         layer.reset_parameters(generator)
-        if "npu" in name:
-            layer.gate.data.uniform_(0.1, 0.9, generator=generator)
-        if hasattr(layer, "imaginary"):
-            layer.imaginary.data.normal_(0, 0.3, generator=generator)
+        for name, p in layer.named_parameters():
+            last = name.rpartition(".")[2]
+            if last == "gate" and p.shape == (layer.in_features,):
+                p.data.uniform_(0.1, 0.9, generator=generator)
+            if last == "imaginary":
+                p.data.normal_(0, 0.3, generator=generator)
+        layer.zero_grad()
         x = 0.5 + torch.rand(32, inputs, generator=generator, dtype=torch.float64)
         x *= {"positive": 1, "negative": -1, "mixed": 1 - 2 * torch.randint(0, 2, x.shape, generator=generator)}[signs]
         parameters = np.concatenate([p.detach().numpy().ravel() for p in layer.parameters()])
-        work = fused.Work.make(inputs, parameters.size, 32, np.float64)
+        kernel = fused.kernel_of(layer)
+        noisy = getattr(layer, "noisy_inputs", inputs)
+        work = fused.Work.make(kernel, inputs, noisy, parameters.size, 32, np.float64)
         work.x[:] = x.numpy().T
         work.target[:] = np.linspace(-1, 2, 32)
         arguments = [x]
         if training and layer.noise:
-            noise = layer.sample_noise(x, generator)
+            noise = layer.sample_noise(x, generator).detach()
             arguments.append(noise)
             if layer.noise == "normal":
                 work.noise[:, 0] = noise.numpy()[0]
             else:
                 work.noise[:] = noise.numpy().T
-        fused.gradient(fused.kernel_of(layer), parameters, training, work)
+        fused.gradient(kernel, parameters, training, work)
         output = layer(*arguments).squeeze(-1)
         (output - torch.from_numpy(work.target)).square().mean().backward()
         gradient = np.concatenate([p.grad.numpy().ravel() for p in layer.parameters()])
-        np.testing.assert_allclose(work.y, output.detach().numpy(), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(work.y, output.detach().numpy(), rtol=1e-11, atol=1e-12)
         np.testing.assert_allclose(work.g, gradient, rtol=1e-9, atol=1e-11 * (1 + np.abs(gradient).max()))
 
 
@@ -137,7 +164,28 @@ def test_inalu_rules_follow_the_torch_engine():
 
 
 def _rest(job):
-    return job.operation, job.inputs, job.interpolation, job.extrapolation, job.seeds, job.offsets, job.starts
+    return job.operation, job.inputs, job.interpolation, job.extrapolation, job.seeds, job.spans, job.starts
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "interpolation", "changes", "data"),
+    [
+        ("nau+nmu", "mul", "U[1,2)", {"penalty": 0.5, "penalty_start": 100, "penalty_end": 400}, {}),
+        ("nau+snmu", "mul", "U[-2,2)", {}, {"hidden": 3}),
+        ("nau+stgnmu", "mul", "U[1,2)", {"penalty": 0.01, "penalty_start": -1, "penalty_end": 0}, {}),
+        ("nac-add+nac-mul", "mul", "U[1,2)", SHORT, {}),
+        ("nau+gated-nau-nmu", "add", "U[1,2)", {"penalty": 0.5, "penalty_start": 100, "penalty_end": 400}, {}),
+        ("nalu+nalu", "mul", "U[1,2)", SHORT, {}),
+        ("linear+linear", "add", "U[-2,2)", {"optimiser": "rmsprop"}, {"subsets": 3, "subset": 0.2, "hidden": 4}),
+        ("plain-linear+real-npu", "reciprocal", "Sobol(1,2)", {"norm": 2, "norm_start": 1e-4, "norm_end": 1e-3}, {}),
+        ("nau+nmru", "div", "U[1,2)", {"clip_norm": 1.0}, {}),
+    ],
+)
+def test_stacks_follow_the_torch_engine(name, operation, interpolation, changes, data):
+    recipe = Recipe(iterations=500, log_interval=100, evaluation_rows=200, batch=32).replace(**changes)
+    layer, job = job_of(name, recipe, interpolation, 12, operation=operation, task="arithmetic-dataset", **data)
+    ours, theirs = (results(engine, layer, [job], precision="float64")[0] for engine in (fused, reference))
+    assert_same(ours, theirs, rtol=1e-6, atol=1e-9)
 
 
 def test_single_precision_stays_close_to_double():
@@ -211,7 +259,7 @@ def test_a_module_that_raises_is_recorded_and_others_go_on():
             raise ZeroDivisionError("nothing to divide by")
 
     recipe = Recipe(iterations=10, log_interval=5, evaluation_rows=10)
-    job = Job(recipe, "add", 2, "U[1,2)", "U[2,6)", [0, 1], [0, 0], np.zeros((2, 1, 2)))
+    job = Job(recipe, "add", 2, "U[1,2)", "U[2,6)", [0, 1], np.array([[[0, 1], [1, 2]]] * 2), np.zeros((2, 1, 2)))
     (runs,) = results(reference, Picky(), [job])
     assert runs.status == ["failed", "failed"]
     assert runs.messages[1] == "add U[1,2), seed 1: ZeroDivisionError: nothing to divide by"

@@ -111,6 +111,28 @@ def test_simulated_threshold_grows_with_the_square_of_epsilon():
     assert ratio == pytest.approx(100, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("task", "operation", "inputs", "extrapolation", "data", "published"),
+    [
+        ("arithmetic-dataset", "mul", 100, "U[2,6)", {}, 0.16005),
+        ("arithmetic-dataset", "add", 100, "U[2,6)", {}, 1.4785e-05),
+        ("arithmetic-dataset", "sub", 100, "U[2,6)", {}, 1.3855e-08),
+        ("arithmetic-dataset", "div", 100, "U[2,6)", {}, 4.9548e-12),
+        ("arithmetic-dataset", "sqrt", 100, "U[2,6)", {}, 8.953e-09),
+        ("arithmetic-dataset", "square", 100, "U[2,6)", {}, 0.15947),
+        ("arithmetic-dataset", "mul", 100, "U[-6,-2)|U[2,6)", {}, 2.3079e-04),
+        ("arithmetic-dataset", "mul", 100, "U[2,6)", {"subset": 0.5}, 0.0022214),
+        ("arithmetic-dataset", "mul", 100, "U[2,6)", {"overlap": 0.0}, 0.16053),
+        ("arithmetic-dataset", "mul", 10, "U[2,6)", {}, 1.51e-05),
+        ("function4", "mul", 4, "U[2,6)", {}, 2.157e-06),
+        ("function4", "sub", 4, "U[2,6)", {}, 2.6645e-08),
+    ],
+)
+def test_simulated_thresholds_of_two_layers_are_the_published_ones(task, operation, inputs, extrapolation, data, published):
+    cell = Cell("nau+nmu", operation, inputs, "U[1,2)", extrapolation, Recipe(), task, (), tuple(data.items()))
+    assert SimulatedThreshold(samples=100_000).value(cell) == pytest.approx(published, rel=0.02)
+
+
 def test_simulated_threshold_uses_exactly_the_samples_asked_for():
     """Small numbers of samples are a prefix of larger ones, also across chunks."""
     one, two = (SimulatedThreshold(samples=n).value(make_cell("add")) for n in (8_192, 8_193))

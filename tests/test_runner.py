@@ -158,7 +158,9 @@ def test_a_new_threshold_needs_no_training(tmp_path, monkeypatch):
         ({"module": "nmu", "inputs": 1}, "mul needs at least 2 inputs, got 1"),
         ({"module": "nmu", "ranges": ["U[2,1)"]}, "lower bound must be below"),
         ({"module": "nmu", "ranges": ["everything"]}, "cannot read the distribution"),
-        ({"module": "nmu", "ranges": ["Sobol(-1,1)"]}, "engines cannot train on yet"),
+        ({"module": "nmu", "task": "arithmetic-dataset", "data": {"colour": 1}}, "has no value 'colour'; it has: subset"),
+        ({"module": "nau+nmu", "task": "arithmetic-dataset", "data": {"subsets": 9}}, "9 spans of 25 inputs"),
+        ({"module": "nau+nmu+nau"}, "a stack has two layers"),
         ({"module": "nmu", "threshold": "low"}, "threshold must be a number"),
         ({"module": "nmu", "threshold": -1}, "threshold must be positive"),
         ({"module": "nmu", "colour": 3}, "a recipe has no value 'colour'"),
@@ -169,7 +171,7 @@ def test_a_new_threshold_needs_no_training(tmp_path, monkeypatch):
         ({"module": "nmu", "learning_rate": 0}, "learning_rate must be positive"),
         ({"module": "nmu", "penalty_end": 0}, "penalty_end must come after"),
         ({"module": ["nmu", "nmu"]}, "each module may be named once"),
-        ({"module": "linear", "engine": "fused", "operation": "add"}, "no kernel for linear"),
+        ({"module": "quadratic", "engine": "fused", "operation": "add"}, "no kernel for quadratic"),
     ],
 )
 def test_bad_questions_are_refused_in_one_sentence(arguments, message):

@@ -8,7 +8,7 @@ from scipy import special, stats
 
 from nalm import sampling
 from nalm.sampling import FORMS, Uniform, fill_normal, fill_rows, inverse_normal, parse, stream
-from nalm.tasks import NINE_RANGES, PAIRED, operand_offset, read_range
+from nalm.tasks import NINE_RANGES, PAIRED, RANGE_SETS, read_range, task_of
 
 MASK = 0xFFFFFFFF
 
@@ -161,8 +161,14 @@ def test_sobol_points_are_consecutive():
     dist = parse("Sobol(-1,1)")
     whole = dist.sample(256, 3, seed=0)
     assert np.array_equal(np.concatenate([dist.sample(128, 3, seed=9, step=k) for k in range(2)]), whole)
-    with pytest.raises(ValueError, match="engines cannot train on yet"):
-        dist.encode()
+
+
+@pytest.mark.parametrize(("columns", "step"), [(1, 0), (7, 5), (100, 60_000)])
+def test_sobol_points_are_those_of_scipy_without_the_corner(columns, step):
+    generator = stats.qmc.Sobol(columns, scramble=False, bits=24)
+    generator.fast_forward(1 + 128 * step)
+    expected = -1 + 2 * generator.random(128)
+    assert np.array_equal(parse("Sobol(-1,1)").sample(128, columns, seed=0, step=step), expected)
 
 
 def test_a_batch_depends_on_seed_purpose_and_step_alone():
@@ -179,9 +185,33 @@ def test_a_batch_depends_on_seed_purpose_and_step_alone():
 def test_offsets_are_the_published_ones():
     ten = "5 5 8 8 7 3 3 4 3 5 4 0 6 2 8 8 5 1 3 5 3 8 5 3 2"
     hundred = "44 37 40 24 46 78 10 47 67 92 9 25 75 82 88 72 41 15 42 93 90 73 4 83 34"
-    assert [operand_offset(10, seed) for seed in range(25)] == list(map(int, ten.split()))
-    assert [operand_offset(100, seed) for seed in range(25)] == list(map(int, hundred.split()))
-    assert {operand_offset(2, seed) for seed in range(25)} == {0}
+    sums = "44 37 40 42 58 35 10 47 3 62 9 25 11 18 43 8 41 47 42 29 35 9 53 19 34"
+    for name, inputs, published in (
+        ("single-module", 10, ten),
+        ("single-module", 100, hundred),
+        ("arithmetic-dataset", 100, sums),
+    ):
+        starts = [task_of(name).spans(inputs, seed, {})[0][0] for seed in range(25)]
+        assert starts == list(map(int, published.split()))
+    assert {task_of("single-module").spans(2, seed, {})[0][0] for seed in range(25)} == {0}
+
+
+def test_spans_of_the_tasks():
+    dataset = task_of("arithmetic-dataset")
+    assert task_of("single-module").spans(1, 3, {}) == [(0, 1), (0, 1)]
+    assert task_of("function4").spans(4, 3, {}) == [(0, 4), (0, 2)]
+    assert task_of("large-scale").spans(100, 3, {}) == [(0, 50), (38, 88)]
+    assert dataset.spans(100, 0, {}) == [(44, 69), (57, 82)]
+    assert dataset.spans(100, 0, {"subset": 0.1, "overlap": 0.0, "subsets": 4})[3][1] <= 100
+    with pytest.raises(ValueError, match="5 spans of 50 inputs that share 0 need 250 inputs, got 100"):
+        dataset.spans(100, 0, {"subset": 0.5, "overlap": 0.0, "subsets": 5})
+    with pytest.raises(ValueError, match="unknown task 'chess'; there are: single-module"):
+        task_of("chess")
+
+
+def test_range_sets_have_test_distributions():
+    for name, texts in RANGE_SETS.items():
+        assert all(read_range(text) for text in texts), name
 
 
 def test_ranges_are_paired_or_given():

@@ -79,12 +79,20 @@ def _text(numbers: Tensor) -> str:
 
 
 def _figure(titles: Iterable[str], draw: Callable[[str, Axes], None], width: float = 3.7, height: float = 3.3) -> Figure:
-    """A row of panels, each drawn by its title."""
+    """A row of panels, each drawn by its title; with one legend, where what they show has the same names."""
     names = list(titles)
     figure = Figure(figsize=(width * len(names), height), layout="constrained")
-    for name, axes in zip(names, figure.subplots(1, len(names), squeeze=False)[0], strict=True):
+    row = list(figure.subplots(1, len(names), squeeze=False)[0])
+    for name, axes in zip(names, row, strict=True):
         axes.set_title(name, fontsize="medium")
         draw(name, axes)
+    keys = [axes.get_legend_handles_labels() for axes in row]
+    if keys[0][1] and all(labels == keys[0][1] for _, labels in keys):
+        figure.legend(*keys[0], loc="outside lower center", ncols=len(keys[0][1]), frameon=False, fontsize="small")
+    else:
+        for axes, (_, labels) in zip(row, keys, strict=True):
+            if labels:
+                axes.legend(frameon=False, fontsize="small")
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # each drawing would move things a little
     return figure
@@ -110,8 +118,6 @@ def _heat_maps(
         axes.set(xlabel=labels[0], ylabel=labels[1])
         for (name, place), colour in zip((points or {}).items(), (COLOURS[1], COLOURS[3], COLOURS[6]), strict=False):
             axes.plot(*place, "X", color=colour, markeredgecolor="white", markersize=9, label=name, clip_on=False)
-        if points:
-            axes.legend(fontsize="x-small", loc="lower left")
 
     return lambda: _figure(maps, draw, *((5.2, 4.2) if len(maps) == 1 else (3.7, 3.3)))
 
@@ -127,7 +133,6 @@ def _curves(
             axes.plot(x, y, color=colour, marker=marker if marked else None, markersize=4, linewidth=1.4, label=name)
         axes.grid(color="0.88", linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize="small")
         axes.set(xlabel=x_label, ylabel=y_label, **(scale or {}))
 
     return lambda: _figure(panels, draw, 4.3, 3.5)
@@ -179,7 +184,7 @@ def _surfaces(settings: Settings, add: Layer, cases: Mapping[str, tuple[str, Lay
             f"loss_at_negative_solution_{name}": float(loss[0, -1]),
         }
     labels = ("$w_1$", "$w_2$", "root mean squared loss")
-    return Exact(values, _listed(values), _heat_maps(maps, labels, LogNorm(0.1, settings["shown"]), {"solution": (1, 1)}))
+    return Exact(values, _listed(values), _heat_maps(maps, labels, Normalize(0, settings["shown"]), {"solution": (1, 1)}))
 
 
 def nmu_landscape(settings: Settings) -> Exact:
@@ -230,7 +235,9 @@ def start_grid(settings: Settings) -> Exact:
     values = {f"{name}_{k}": float((end > 0.5).all(-1).double().mean()) for (name, k), end in ends.items()}
     values |= {f"snmu_minus_nmu_{k}": values[f"snmu_{k}"] - values[f"nmu_{k}"] for k in settings["samples"]}
     values["largest_distance_from_a_corner"] = max(float(distance_to_bits(end).max()) for end in ends.values())
-    titles = {f"{info(name).label}: {values[f'{name}_text']:.3f} of {len(starts)} starts": name for name in ("nmu", "snmu")}
+    titles = {
+        f"{info(name).label}: {values[f'{name}_text']:.3f} of {len(starts)} starts succeed": name for name in ("nmu", "snmu")
+    }
 
     def draw(title: str, axes: Axes) -> None:
         end = ends[titles[title], "text"]
@@ -240,8 +247,7 @@ def start_grid(settings: Settings) -> Exact:
             axes.quiver(
                 *starts[chosen].T, *way.T, color=colour, angles="xy", scale_units="xy", scale=1, width=4e-3, label=label
             )
-        axes.set(xlabel="initial $w_1$", ylabel="initial $w_2$", aspect="equal", ylim=(-0.05, 1.17))
-        axes.legend(frameon=False, fontsize="small", ncols=2, loc="upper center")
+        axes.set(xlabel="initial $w_1$", ylabel="initial $w_2$")
 
     return Exact(values, _listed(values), lambda: _figure(titles, draw, 4.4, 4.6))
 
@@ -371,14 +377,16 @@ def derivations(settings: Settings) -> Exact:
         drawn[f"NMU gradient's second moment, {at} (68)"] = (second / 2, slope.square())
     for name, (formula, sample) in drawn.items():
         mean, error = float(sample.mean()), float(sample.std()) / math.sqrt(samples)
-        row = {"quantity": name, "formula": formula, "sampled": mean, "difference": abs(formula - mean), "error": error}
-        rows.append(row)
+        found = {"formula": formula, "sampled": mean, "standard error": error}
+        rows.append({"quantity": name, "difference": abs(formula - mean), **found})
     start = layers.NMU(1000, 1000)
     start.reset_parameters(generator)
     best = {"forward pass (71)": forward_variance, "backward pass (72)": backward_variance}
     variances = {name: [keeps(h) for h in settings["sizes"]] for name, keeps in best.items()}
     values |= {
-        "largest_moment_deviation": max(row["difference"] / row["error"] for row in rows if "error" in row),
+        "largest_moment_deviation": max(
+            row["difference"] / row["standard error"] for row in rows if row["sampled"] is not None
+        ),
         "variance_forward": variances["forward pass (71)"][-1],
         "variance_backward": variances["backward pass (72)"][-1],
         "variance_of_code": start.weight.var().item(),
@@ -413,7 +421,8 @@ def _gradient_rows(x: Tensor, w_hat: Tensor, m_hat: Tensor) -> list[dict[str, An
             "NMU by W (26)": ((quotient * (x[:, None] - 1)).sum(0), by_share),
             "NMU by z (27)": ((quotient * share).sum(1), by_factor),
         }
-    return [{"quantity": f"gradient of {name}", "difference": _gap(*pair)} for name, pair in pairs.items()]
+    empty = {"formula": None, "sampled": None, "standard error": None}
+    return [{"quantity": f"gradient of {name}", "difference": _gap(*pair), **empty} for name, pair in pairs.items()]
 
 
 def nac_weight_variance(r: float) -> float:
@@ -524,8 +533,9 @@ def mlp_solutions(settings: Settings) -> Exact:
     networks = {f"width1_bias_{b:g}": ([[w, w]], [-b], [[1 / w]], [b / w], 1) for b in settings["width1_biases"]}
     networks["width4_add"] = (parts, [0] * 4, [[1, -1, 1, -1]], [0], 1)
     networks["width4_sub"] = (parts, [0] * 4, [[1, -1, -1, 1]], [0], -1)
+    titles = [f"width 1, b = {b:g}, sum" for b in settings["width1_biases"]] + ["width 4, sum", "width 4, difference"]
     values, maps = {}, {}
-    for name, (first, first_bias, second, second_bias, sign) in networks.items():
+    for title, (name, (first, first_bias, second, second_bias, sign)) in zip(titles, networks.items(), strict=True):
         mlp = layers.ReLUMLP(2, 1, hidden=[len(first)], dtype=DOUBLE)
         wanted = (first, second, first_bias, second_bias)
         with torch.no_grad():
@@ -533,8 +543,8 @@ def mlp_solutions(settings: Settings) -> Exact:
                 parameter.copy_(_numbers(value))
             gap = (mlp(x)[:, 0] - (x[:, 0] + sign * x[:, 1])).abs()
         values[f"{name}_mse"] = float(gap.square().mean())
-        values[f"{name}_error_on_positive"] = float(gap[(x >= 0).all(-1)].max())
-        maps[name.replace("_", ", ").replace("width", "width ")] = (side, side, gap.reshape(len(side), -1))
+        values[f"{name}_error_on_positive"] = float(gap[(x > 0).all(-1)].max())
+        maps[title] = (side, side, gap.reshape(len(side), -1))
     return Exact(values, _listed(values), _heat_maps(maps, ("$x_1$", "$x_2$", "absolute error"), Normalize(0, 12)))
 
 
@@ -562,7 +572,7 @@ def capabilities(settings: Settings) -> Exact:
         if operation not in unit.operations:
             return False
         y = unit.set_solution_(operation)(x).detach().reshape(len(x), -1)[:, 0]
-        return torch.allclose(y, PROBES[operation][1](*x.T).double(), atol=settings["tolerance"])
+        return torch.allclose(y, PROBES[operation][1](*x.T).double(), rtol=0, atol=settings["tolerance"])
 
     properties = [*dict.fromkeys(name for name, _ in PROBES.values()), "gating", "negative-input", "discretisation"]
     table: list[dict[str, Any]] = [{"property": name} for name in properties]
@@ -683,7 +693,7 @@ def noise_bound(settings: Settings) -> Exact:
         """Largest noise n, from the output y = (n x + 1) / (n + 1) at weight 1/2 of inputs x with this spread."""
         x = _numbers([[-spread], [spread]]) / math.sqrt(2)
         y = layer(x, noise=torch.ones_like(x))
-        return ((1 - y) / (y - x))[0].item()
+        return float(((1 - y) / (y - x))[0].item())
 
     spreads = 10 ** _side(settings["powers_of_ten"], settings["points"])
     bounds = _numbers([bound(float(spread)) for spread in spreads])

@@ -16,7 +16,8 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
-from nalm.native import prefer_wide_vectors
+from nalm.native import SAFE, prefer_wide_vectors
+from nalm.vector import log_normal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -278,6 +279,67 @@ def _fill_sequence(code: Any, first: Any, out: Any) -> None:
             point ^= int(code[3 + i, j]) if j < bits else 0
 
 
+@njit(nogil=True, inline="always")
+def _open_unit(word: Any) -> Any:
+    """A double in (0, 1) from all 32 bits of a word."""
+    return (np.float64(word) + 0.5) * 2.0**-32
+
+
+@njit(**SAFE)
+def _fill_normal_range(low: Any, high: Any, offset: Any, part: Any, row: Any) -> None:
+    """Fill a row with truncated normal numbers: `inverse_normal` with both branches computed, so that it is vectorised.
+
+    The logarithm is that of float32: good to seven digits, as is what float32 rows hold. 32 bits do not reach the far tail.
+    """
+    mean, deviation, start, width = part[1], part[2], part[3], part[4] - part[3]
+    place = _place(low, _U32(offset))
+    for b in range(row.size):
+        p = start + width * _open_unit(_word(place, high))
+        q = p - 0.5
+        r = 0.180625 - q * q
+        top, bottom = 0.0, 0.0
+        for k in range(8):
+            top = top * r + _CENTRE_TOP[k]
+            bottom = bottom * r + _CENTRE_BOTTOM[k]
+        centre = q * top / bottom
+        side = p if q < 0 else 1.0 - p
+        r = math.sqrt(-np.float64(log_normal(np.float32(side)))) - 1.6
+        top, bottom = 0.0, 0.0
+        for k in range(8):
+            top = top * r + _MIDDLE_TOP[k]
+            bottom = bottom * r + _MIDDLE_BOTTOM[k]
+        tail = -top / bottom if q < 0 else top / bottom
+        row[b] = mean + deviation * (centre if abs(q) <= 0.425 else tail)
+        place = _place(place, _U32(1))
+
+
+@njit(nogil=True)
+def _fill_benford(low: Any, high: Any, other_low: Any, other_high: Any, offset: Any, part: Any, row: Any) -> None:
+    """Fill a row with whole numbers after Benford's law."""
+    place, other = _place(low, _U32(offset)), _place(other_low, _U32(offset))
+    for b in range(row.size):
+        u = _open_unit(_word(place, high))
+        digit = 1.0
+        for k in range(8):
+            digit += 1.0 if u >= _BENFORD[k] else 0.0
+        v = np.float64(_word(other, other_high)) * 2.0**-32
+        row[b] = digit * part[3] + math.floor(part[1] + (part[2] - part[1]) * v)
+        place, other = _place(place, _U32(1)), _place(other, _U32(1))
+
+
+@njit(nogil=True)
+def _fill_either(low: Any, high: Any, other_low: Any, other_high: Any, offset: Any, code: Any, row: Any) -> None:
+    """Fill a row with values from one of two uniform ranges each."""
+    start, width = row.dtype.type(code[1, 1]), row.dtype.type(code[1, 2])
+    other_start, other_width = row.dtype.type(code[2, 1]), row.dtype.type(code[2, 2])
+    place, other = _place(low, _U32(offset)), _place(other_low, _U32(offset))
+    for b in range(row.size):
+        u = _unit(_word(place, high), row)
+        first = np.int32(_word(other, other_high)) >= np.int32(0)
+        row[b] = start + width * u if first else other_start + other_width * u
+        place, other = _place(place, _U32(1)), _place(other, _U32(1))
+
+
 @njit(nogil=True, cache=True)
 def fill_rows(code: Any, seed: Any, purpose: Any, step: Any, out: Any) -> None:
     """Fill `out` (columns, rows) with a batch of inputs; `code` comes from `Distribution.encode`.
@@ -300,14 +362,21 @@ def fill_rows(code: Any, seed: Any, purpose: Any, step: Any, out: Any) -> None:
     key = stream_key(seed, purpose + CHOICE, step)
     other_low, other_high = _U32(key & _U64(0xFFFFFFFF)), _U32(key >> _U64(32))
     for i in range(columns):
+        part = 2 if mode == HALVES and i >= columns // 2 else 1
+        if plain:
+            _fill_either(low, high, other_low, other_high, i * rows, code, out[i])
+            continue
+        if mode != EITHER and code[part, 0] == NORMAL:
+            _fill_normal_range(low, high, i * rows, code[part], out[i])
+            continue
+        if mode != EITHER and code[part, 0] == BENFORD:
+            _fill_benford(low, high, other_low, other_high, i * rows, code[part], out[i])
+            continue
         for b in range(rows):
             index = _U32(i * rows + b)
             word, other = _word(_place(low, index), high), _word(_place(other_low, index), other_high)
-            part = 1
             if mode == EITHER:
                 part = 1 + int(other >> _U32(31))
-            elif mode == HALVES and i >= columns // 2:
-                part = 2
             if code[part, 0] == UNIFORM:
                 out[i, b] = out.dtype.type(code[part, 1]) + out.dtype.type(code[part, 2]) * _unit(word, out)
             else:

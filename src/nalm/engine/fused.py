@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from nalm import native, sampling
-from nalm.engine import data, kernels, vector
+from nalm import native, sampling, vector
+from nalm.engine import data, kernels
 from nalm.engine.data import OPERATIONS, Job, evaluation_inputs, targets
 from nalm.engine.kernels import backward, forward, penalise, project, sparsity
 from nalm.native import SAFE

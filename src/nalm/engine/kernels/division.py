@@ -29,8 +29,8 @@ from nalm.engine.kernels.loops import (
     scaled,
 )
 from nalm.engine.kernels.multiplicative import nmu_sparsity
-from nalm.engine.vector import exp_, log_, sincos, tanh_
 from nalm.native import SAFE
+from nalm.vector import exp_, log_, sincos, tanh_
 
 
 class NRU(NamedTuple):

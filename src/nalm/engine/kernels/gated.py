@@ -23,8 +23,8 @@ from nalm.engine.kernels.loops import (
     sign_of,
     weighted_sum,
 )
-from nalm.engine.vector import exp_, log_, sigmoid_
 from nalm.native import SAFE
+from nalm.vector import exp_, log_, sigmoid_
 
 CAP = 20.0
 """Largest exponent of the iNALU's product."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from numba import njit
 
-from nalm.engine.vector import log_magnitude, sigmoid_, tanh_
 from nalm.native import SAFE
+from nalm.vector import log_magnitude, sigmoid_, tanh_
 
 SUMS = {**SAFE, "fastmath": {"contract", "reassoc", "nsz"}}
 """Compiler options of loops that sum: the order of additions is free, NaN and infinity are not assumed away."""

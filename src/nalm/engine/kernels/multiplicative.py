@@ -27,8 +27,8 @@ from nalm.engine.kernels.loops import (
     scale_by,
     weighted_sum,
 )
-from nalm.engine.vector import exp_, sigmoid_
 from nalm.native import SAFE
+from nalm.vector import exp_, sigmoid_
 
 
 class NACMul(NamedTuple):

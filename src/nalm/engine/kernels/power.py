@@ -23,8 +23,8 @@ from nalm.engine.kernels.loops import (
     pull_to_integers,
     pull_to_ones,
 )
-from nalm.engine.vector import exp_, log_, sincos
 from nalm.native import SAFE
+from nalm.vector import exp_, log_, sincos
 
 
 class NPU(NamedTuple):

@@ -8,8 +8,8 @@ from numba import njit
 
 from nalm.engine.kernels.dispatch import KERNELS, backward, forward, penalise, project, pull, sparsity
 from nalm.engine.kernels.loops import add_scaled, dot, fill_row, weighted_sum
-from nalm.engine.vector import sigmoid_
 from nalm.native import SAFE
+from nalm.vector import sigmoid_
 
 WEIGHT_ROWS = 27
 """Rows of scratch over weights of one layer: nine for a plain kernel, three times as many for two paths and their gate."""

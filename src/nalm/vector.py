@@ -17,7 +17,7 @@ from numba.extending import intrinsic, overload
 
 from nalm.native import SAFE, prefer_wide_vectors
 
-__all__ = ["exp_", "log_", "log_magnitude", "sigmoid_", "sincos", "tanh_"]
+__all__ = ["exp_", "log_", "log_magnitude", "log_normal", "sigmoid_", "sincos", "tanh_"]
 
 F = np.float32
 I = np.int32  # noqa: E741
@@ -70,14 +70,14 @@ def _exp(x: Any) -> Any:
 @njit(**SAFE, inline="always")
 def _log(x: Any) -> Any:
     tiny = x < F(1.17549435e-38)
-    y = _log_normal(x * F(33554432.0) if tiny else x)
+    y = log_normal(x * F(33554432.0) if tiny else x)
     y = y - F(17.32867951399863) if tiny else y
     y = F(-np.inf) if x == F(0) else y
     return y if x >= F(0) else F(np.nan)
 
 
 @njit(**SAFE, inline="always")
-def _log_normal(x: Any) -> Any:
+def log_normal(x: Any) -> Any:
     """Logarithm of a number that is neither negative nor denormal; infinity and NaN pass through."""
     bits = _bits(x)
     above = I(bits - I(0x3F3504F3))  # bits above those of the root of a half: exponent and mantissa m around one
@@ -162,7 +162,7 @@ def _log32(x: Any) -> None:
 @njit(**SAFE)
 def _log_magnitude32(x: Any, offset: Any, out: Any) -> None:
     for b in range(x.size):
-        out[b] = _log_normal(abs(x[b]) + offset)
+        out[b] = log_normal(abs(x[b]) + offset)
 
 
 @njit(**SAFE)
