@@ -262,6 +262,7 @@ def reproduce_command(
     out: Annotated[
         str | None, typer.Option(help="Folder for store, tables and figures; what it holds is not run again.")
     ] = None,
+    series: Annotated[str | None, typer.Option(help="Series to run, separated by commas; default: all.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Run every experiment.")] = False,
     page: Annotated[str | None, typer.Option(help="Write all reports under --out to this Markdown page.")] = None,
     as_json: Json = False,
@@ -279,7 +280,8 @@ def reproduce_command(
     reports = []
     with _progress() as progress:
         if identity is not None:
-            reports.append(reproduction.reproduce(identity, budget, seeds, out, progress=progress))
+            names = [name.strip() for name in series.split(",")] if series else None
+            reports.append(reproduction.reproduce(identity, budget, seeds, out, series=names, progress=progress))
         elif every:
             reports = reproduction.reproduce_all(budget, seeds, out, progress=progress)
     if page is not None:

@@ -207,6 +207,7 @@ def reproduce(
     seeds: int | None = None,
     out: str | os.PathLike[str] | None = None,
     *,
+    series: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Run one experiment and compare it with what was published.
@@ -217,12 +218,13 @@ def reproduce(
         seeds: runs a condition, if not those of the budget.
         out: folder for a store that all experiments share, and for tables and figure of this one; what the store already
             holds is not trained again.
+        series: names of the series to run, if not all.
         progress: what shows progress.
     """
     if seeds is not None and seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     experiment = load(identity)
-    conditions = experiment.conditions(budget, seeds)
+    conditions = experiment.conditions(budget, seeds, series)
     if experiment.kind == "exact":
         report = _compute(experiment, budget)
     else:

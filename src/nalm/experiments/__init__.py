@@ -7,19 +7,24 @@ what the quick budget leaves out, and what was published, one claim a line. `doc
 from __future__ import annotations
 
 import difflib
+import re
+import sys
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import resources
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-import tomllib
-
 from nalm.specs import Recipe
 from nalm.tasks import RANGE_SETS, TASKS, read_range
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["BUDGETS", "Claim", "Condition", "Experiment", "Explanation", "Group", "ids", "load", "load_all", "parse"]
 
@@ -151,12 +156,19 @@ class Experiment:
         """Name of the task, or `exact`."""
         return self.setup.get("task", "single-module") if self.kind == "training" else "exact"
 
-    def conditions(self, budget: str = "paper", seeds: int | None = None) -> list[Condition]:
-        """Everything that is to be trained within a budget."""
+    def conditions(
+        self, budget: str = "paper", seeds: int | None = None, series: Sequence[str] | None = None
+    ) -> list[Condition]:
+        """Everything that is to be trained within a budget, or some series of it."""
         if budget not in BUDGETS:
             raise ValueError(f"unknown budget {budget!r}; there are: {', '.join(BUDGETS)}")
         changes = self.quick if budget == "quick" else {}
-        chosen = [one for one in self.series if one["name"] in changes.get("series", [s["name"] for s in self.series])]
+        names = [one["name"] for one in self.series]
+        for name in series or ():
+            if name not in names:
+                raise ValueError(f"{self.id} has no series {name!r}; it has: {', '.join(names)}")
+        wanted = series or changes.get("series", names)
+        chosen = [one for one in self.series if one["name"] in wanted]
         values = changes.get("values", self.sweep.get("values", [None]))
         return [self._condition(one, value, changes, seeds) for one, value in product(chosen, values)]
 
@@ -317,8 +329,6 @@ def load_all() -> tuple[Experiment, ...]:
 
 
 def _order(identity: str) -> tuple[Any, ...]:
-    import re
-
     paper, _, rest = identity.partition(":")
     return (paper, [int(part) if part.isdigit() else 0 for part in re.split(r"(\d+)", rest)], rest)
 
