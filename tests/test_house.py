@@ -35,6 +35,7 @@ LEVELS = {
     "engine": 4,
     "models": 4,
     "exact": 4,
+    "simple_arithmetic": 5,
     "claims": 5,
     "runner": 5,
     "speed": 5,

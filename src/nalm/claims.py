@@ -292,7 +292,8 @@ def judge_exact(experiment: Experiment, values: Mapping[str, float]) -> list[Ver
         goal = claim.value if claim.value is not None else 1.0
         close = abs(value - goal) <= 0.02 * abs(goal) + 1e-9
         if claim.low is not None and claim.high is not None:
-            close = claim.low <= value <= claim.high
+            mine = _Value(value, values.get(f"{claim.key} low", value), values.get(f"{claim.key} high", value))
+            close = mine.overlaps(_Value(goal, claim.low, claim.high))
         holds = {"<": value < goal, "<=": value <= goal, ">": value > goal, ">=": value >= goal}.get(claim.relation, close)
         verdicts.append(Verdict(claim, published, _short(value), AGREE if holds else DIFFER))
     return verdicts

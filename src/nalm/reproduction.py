@@ -26,6 +26,7 @@ from nalm.experiments import Condition, Experiment, load, load_all
 from nalm.models import Model, model_of
 from nalm.runner import Progress, Silent, changed_data, engine_for, run_cells, threshold_of
 from nalm.sampling import TEST
+from nalm.simple_arithmetic import simple_arithmetic
 from nalm.specs import Cell, Runs
 from nalm.store import Store
 from nalm.variants import VARIANTS, variant
@@ -237,7 +238,7 @@ def reproduce(
 def _compute(experiment: Experiment, budget: str) -> Report:
     began = time.perf_counter()
     settings = {**experiment.settings, **(experiment.quick.get("settings", {}) if budget == "quick" else {})}
-    result = COMPUTATIONS[experiment.compute](settings)
+    result = {**COMPUTATIONS, "simple_arithmetic": simple_arithmetic}[experiment.compute](settings)
     verdicts = judge_exact(experiment, result.values)
     draw = result.figure
     drawing = (lambda report: draw()) if draw else None
@@ -457,8 +458,9 @@ COSTS = {
     "nmru-gated": (0.4, 0.2),
 }
 """Microseconds a step of one run takes one core of the machine that this was measured on: so many, and so many an input."""
-STACKED_STEP, COMPILING, REFERENCE_LOOP = 1.2e-3, 6.0, 0.0105
-"""Seconds: a step of a stack of runs of the torch engine; compiling a kernel; the loop below on that machine."""
+STACKED_STEP, SIMPLE_STEP, COMPILING, REFERENCE_LOOP = 1.2e-3, 8e-3, 6.0, 0.0105
+"""Seconds: a step of a stack of runs of the torch engine; a step of all models of the NPU paper's simple arithmetic;
+compiling a kernel; the loop below on that machine."""
 
 
 @cache
@@ -477,7 +479,9 @@ def machine_factor() -> float:
 def estimate(experiment: Experiment, budget: str, seeds: int | None = None) -> float:
     """Seconds that an experiment will take on this machine, roughly."""
     if experiment.kind == "exact":
-        return 3.0 * machine_factor()
+        settings = {**experiment.settings, **(experiment.quick.get("settings", {}) if budget == "quick" else {})}
+        steps = int(settings.get("steps", 0)) if experiment.compute == "simple_arithmetic" else 0
+        return (3.0 + SIMPLE_STEP * steps) * machine_factor()
     fast = slow = 0.0
     compiled = set()
     for condition in experiment.conditions(budget, seeds):

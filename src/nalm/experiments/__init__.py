@@ -154,7 +154,7 @@ class Experiment:
     @property
     def task(self) -> str:
         """Name of the task, or `exact`."""
-        return self.setup.get("task", "single-module") if self.kind == "training" else "exact"
+        return str(self.setup.get("task", "single-module") if self.kind == "training" else self.settings.get("task", "exact"))
 
     def conditions(
         self, budget: str = "paper", seeds: int | None = None, series: Sequence[str] | None = None

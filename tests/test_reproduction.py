@@ -1,0 +1,322 @@
+"""Experiments as data, verdicts on published claims, and reports."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nalm import claims, experiments, reproduction
+from nalm.claims import Row
+from nalm.experiments import Claim, load, load_all, parse
+from nalm.metrics import Outcomes, wilson_interval
+from nalm.specs import Recipe
+
+SMALL = """
+id = "X:fig1"
+title = "A small experiment"
+source = "nobody's paper, figure 1"
+
+[setup]
+operation = "mul"
+ranges = ["U[1,2)", "U[-2,-1)"]
+seeds = 3
+recipe = { iterations = 400, log_interval = 100, penalty_start = 100, penalty_end = 200 }
+
+[quick]
+seeds = 2
+scale = 0.5
+
+[[series]]
+name = "nmu"
+label = "NMU"
+module = "nmu"
+
+[[series]]
+name = "snmu"
+module = "snmu"
+options = { noise_range = [1.0, 2.0] }
+
+[published]
+claims = [
+  { id = "X0001", series = "nmu", at = "U[1,2)", metric = "success_rate", relation = "full", runs = 1000 },
+  { id = "X0002", series = "snmu", metric = "success_rate", relation = ">=", than = ["nmu"] },
+  { id = "X0003", series = "nmu", metric = "solved_at_median", relation = "=", value = 1000 },
+  { id = "X0004", series = "nmu", metric = "colour", relation = "=", value = 3, incomparable = "colours have no number" },
+]
+explanations = [{ ids = ["X0001"], why = "four hundred steps are too few" }]
+"""
+
+
+def test_every_experiment_can_be_read_and_asked():
+    everything = load_all()
+    names = [name for one in everything for name in (one.id, *one.also)]
+    assert len(names) == len(set(names)), "two experiments share an id"
+    ids = [claim.id for one in everything for claim in one.claims]
+    assert len(ids) == len(set(ids)), "a claim stands in two experiments"
+    assert len(everything) > 80
+    assert len(ids) > 1000
+    for one in everything:
+        if one.kind == "training":
+            for budget in experiments.BUDGETS:
+                for condition in one.conditions(budget):
+                    assert reproduction.questions(replace(condition, ranges=condition.ranges[:1]))
+        else:
+            assert one.compute in (*reproduction.COMPUTATIONS, "simple_arithmetic")
+        assert load(one.id) == one
+
+
+def test_conditions_follow_budget_sweep_and_series():
+    one = parse(SMALL, "small")
+    paper, quick = one.conditions("paper"), one.conditions("quick")
+    assert [c.seeds for c in paper] == [3, 3]
+    assert [c.seeds for c in quick] == [2, 2]
+    assert [c.label for c in paper] == ["NMU", "snmu"]
+    cell, model = reproduction.questions(quick[1])[0]
+    assert (cell.recipe.iterations, cell.recipe.penalty_start, cell.recipe.penalty_end) == (200, 50, 100)
+    assert cell.recipe.log_interval == 4
+    assert model.build(2).noise_range == (1.0, 2.0)
+    swept = parse(
+        SMALL.replace("[quick]", '[sweep]\nfield = "recipe.penalty"\nvalues = [1, 2]\n[quick]\nvalues = [2]'), "swept"
+    )
+    assert [(c.series, c.varied, c.recipe["penalty"]) for c in swept.conditions()] == [
+        ("nmu", 1, 1),
+        ("nmu", 2, 2),
+        ("snmu", 1, 1),
+        ("snmu", 2, 2),
+    ]
+    assert len(swept.conditions("quick")) == 2
+    assert len(one.conditions("paper", series=["snmu"])) == 1
+    with pytest.raises(ValueError, match="has no series 'nau'; it has: nmu, snmu"):
+        one.conditions("paper", series=["nau"])
+    with pytest.raises(ValueError, match="unknown budget 'huge'; there are: quick, paper"):
+        one.conditions("huge")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("title =", "titel =", "unknown key 'titel'; allowed are: id, title"),
+        ('title = "A small experiment"', "title = 3", "title must be a text"),
+        ("seeds = 3", "sedes = 3", "setup has the unknown key 'sedes'"),
+        ("[quick]\nseeds = 2", "[quick]\nhurry = 2", "quick has the unknown key 'hurry'"),
+        ('module = "nmu"', 'modul = "nmu"', "series 1 has the unknown key 'modul'"),
+        ('name = "snmu"', 'name = "nmu"', "each series needs a name of its own"),
+        ('ranges = ["U[1,2)", "U[-2,-1)"]', 'ranges = ["U[2,1)"]', "lower bound must be below"),
+        ("iterations = 400", "iteration = 400", "a recipe has no value 'iteration'"),
+        ('operation = "mul"', 'task = "chess"\noperation = "mul"', "unknown task 'chess'"),
+        ('operation = "mul"\n', "", "neither setup nor series has the key 'operation'"),
+        ('relation = "full"', 'relation = "nearly"', "claim X0001: relation must be one of"),
+        ('metric = "success_rate", relation = "full"', 'metric = "colour", relation = "full"', "claim X0001: metric must be"),
+        ('than = ["nmu"]', 'than = ["nau"]', "claim X0002: no series 'nau'; there are: nmu, snmu"),
+        ('at = "U[1,2)"', 'at = "everywhere"', "cannot read the distribution 'everywhere'"),
+        ('id = "X0003", ', "", "needs the key id"),
+        ("[setup]", "[setup", "not a TOML file"),
+        ('source = "nobody\'s paper, figure 1"', 'source = ""\nkind = "guess"', "kind must be training or exact"),
+    ],
+)
+def test_damaged_files_say_where_and_what(old, new, message):
+    assert old in SMALL
+    with pytest.raises(ValueError, match=r"small\.toml: ") as error:
+        parse(SMALL.replace(old, new), "small.toml")
+    assert message in str(error.value)
+
+
+def test_unknown_ids_name_the_nearest():
+    with pytest.raises(ValueError, match=r"unknown experiment 'D:fig77'. Nearest: .*D:fig7"):
+        load("D:fig77")
+    assert load("T:fig5.4a").id == "D:fig1a"
+
+
+def row(series="a", rate=(3, 4), interpolation="U[1,2)", varied=None, steps=1000.0, errors=0.5, operation="mul"):
+    solved = np.arange(rate[1]) < rate[0]
+    outcomes = Outcomes(
+        solved=solved,
+        solved_at=np.where(solved, steps, np.nan),
+        selected=np.zeros(rate[1], int),
+        interpolation_error=np.full(rate[1], errors),
+        extrapolation_error=np.full(rate[1], 2 * errors),
+        sparsity_error=np.full(rate[1], 1e-3),
+    )
+    interval = wilson_interval(*rate)
+    summary = {"success_rate": interval.mean, "success_low": interval.low, "success_high": interval.high}
+    return Row(series, "nmu", operation, 2, interpolation, varied, summary, outcomes, 1e-5, 7)
+
+
+def verdict(rows, budget="paper", scaled=False, **keys):
+    claim = Claim(**{"id": "X1", "series": ("a",), **keys})
+    experiment = replace(parse(SMALL, "small"), claims=(claim,))
+    (one,) = claims.judge(experiment, rows, budget, scaled)
+    return one
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"metric": "success_rate", "relation": "full"}, "agree"),  # 3 of 4 beside 3 of 3 overlap
+        ({"metric": "success_rate", "relation": "zero", "runs": 100}, "differ"),
+        ({"metric": "success_rate", "relation": "partial"}, "agree"),
+        ({"metric": "success_rate", "relation": "=", "value": 0.2, "low": 0.15, "high": 0.25}, "differ"),
+        ({"metric": "success_rate", "relation": "<", "value": 0.75}, "differ"),
+        ({"metric": "success_rate", "relation": "<=", "value": 0.75}, "agree"),
+        ({"metric": "success_rate", "relation": ">", "than": ({"series": "b"},)}, "agree"),
+        ({"metric": "success_rate", "relation": "<", "than": ({"series": "b"},)}, "differ"),
+        ({"metric": "solved_at_median", "relation": "=", "value": 1200}, "agree"),
+        ({"metric": "solved_at_median", "relation": "=", "value": 2000}, "differ"),
+        ({"metric": "sparsity_error_mean", "relation": "=", "value": 6e-4}, "agree"),
+        ({"metric": "sparsity_error_mean", "relation": "=", "value": 1e-6}, "differ"),
+        ({"metric": "interp_mse_mean", "relation": "=", "value": 0.45}, "agree"),
+        ({"metric": "extrap_mse_mean", "relation": "=", "value": 0.5}, "differ"),
+        ({"metric": "test_mse_median", "relation": "<", "value": 2}, "agree"),
+        ({"metric": "parameters", "relation": "=", "value": 7}, "agree"),
+        ({"metric": "ranges_full_count", "relation": "=", "value": 0}, "agree"),
+        ({"metric": "ranges_nonzero_count", "relation": "=", "value": 1}, "agree"),
+        ({"metric": "ranges_better_than_ref", "relation": "=", "value": 1, "than": ({"series": "b"},)}, "agree"),
+        ({"metric": "ranges_worse_than_ref", "relation": "=", "value": 1, "than": ({"series": "b"},)}, "differ"),
+        ({"metric": "success_rate_diff_vs_ref", "relation": "~", "value": 0.7, "than": ({"series": "b"},)}, "agree"),
+        ({"metric": "success_rate", "relation": "full", "at": ("U[5,6)",)}, "not comparable"),
+        ({"metric": "success_rate", "relation": ">", "than": ({"series": "c"},)}, "not comparable"),
+        ({"metric": "gate", "relation": "=", "incomparable": "not recorded"}, "not comparable"),
+    ],
+)
+def test_verdicts(keys, expected):
+    assert verdict([row("a"), row("b", (0, 4))], **keys).verdict == expected
+
+
+def test_verdicts_look_at_each_series_and_each_reference():
+    rows = [row("a", (9, 10)), row("b", (5, 10)), row("c", (2, 10))]
+    both = {"metric": "success_rate", "relation": ">", "series": ("a", "b")}
+    assert verdict(rows, **both, than=({"series": "c"},)).verdict == "agree"
+    assert verdict(rows, **both, than=({"series": "c"}, {"series": "b"})).verdict == "differ"
+
+
+def test_steps_of_shortened_runs_are_not_compared():
+    one = verdict([row()], budget="quick", scaled=True, metric="solved_at_mean", relation="=", value=1000)
+    assert (one.verdict, one.reason) == ("not comparable", "the quick budget trains for fewer steps")
+    assert verdict([row(rate=(0, 4))], metric="solved_at_mean", relation="=", value=1000).measured == "no run solved"
+
+
+def test_one_range_against_the_others():
+    rows = [
+        row(interpolation="U[-2,2)", steps=3000.0),
+        row(),
+        row(interpolation="U[10,20)"),
+        row(interpolation="U[1.1,1.2)", steps=1e6),
+    ]
+    one = verdict(rows, metric="solved_at_ratio_vs_other_ranges", relation=">", value=2, at=("U[-2,2)",))
+    assert (one.verdict, one.measured) == ("agree", "3")
+
+
+@pytest.fixture
+def small(monkeypatch):
+    experiment = parse(SMALL, "small")
+    monkeypatch.setattr(reproduction, "load", lambda identity: experiment)
+    return experiment
+
+
+def test_an_experiment_from_start_to_files(small, tmp_path):
+    report = reproduction.reproduce("X:fig1", "paper", out=tmp_path)
+    assert [row.summary["runs"] for row in report.rows] == [3, 3, 3, 3]
+    assert report.counts() == {"agree": 1, "differ": 2, "not comparable": 1}
+    folder = tmp_path / "X-fig1"
+    assert {path.name for path in folder.iterdir()} == {
+        "report.json",
+        "report.md",
+        "table.csv",
+        "claims.csv",
+        "figure.png",
+        "figure.svg",
+    }
+    document = json.loads((folder / "report.json").read_text())
+    assert document["id"] == "X:fig1"
+    assert len(document["table"]) == 4
+    text = (folder / "report.md").read_text()
+    assert "| X0001 | nmu U[1,2) success rate |" in text
+    assert "colours have no number" in text
+    again = reproduction.reproduce("X:fig1", "paper", out=tmp_path)
+    assert again.table == report.table
+    assert again.seconds < 0.5, "what the store holds is not trained again"
+    with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
+        reproduction.reproduce("X:fig1", seeds=0)
+
+
+def test_differing_claims_are_explained(small, tmp_path):
+    report = reproduction.reproduce("X:fig1", "quick", out=tmp_path)
+    first = report.to_json()["claims"][0]
+    assert first["verdict"] == "differ"
+    assert first["reason"] == "four hundred steps are too few"
+    assert report.to_json()["claims"][2]["verdict"] == "not comparable"
+
+
+def test_the_page_collects_reports(tmp_path):
+    for name in ("S:fig6", "T:appC", "D:sec8"):
+        reproduction.reproduce(name, "quick", out=tmp_path)
+    text = reproduction.page(tmp_path)
+    assert "3 experiments" in text
+    assert text.index("## D:sec8") < text.index("## S:fig6") < text.index("## T:appC")
+    with pytest.raises(ValueError, match="holds no reports"):
+        reproduction.page(tmp_path / "nothing")
+
+
+def test_all_experiments_in_one_go(monkeypatch, tmp_path):
+    few = tuple(one for one in load_all() if one.id in ("S:fig6", "T:appC"))
+    monkeypatch.setattr(reproduction, "load_all", lambda: few)
+
+    class Bar:
+        total = done = 0.0
+
+        def start(self, total, what):
+            self.total = total
+
+        def advance(self, amount):
+            self.done += amount
+
+    bar = Bar()
+    reports = reproduction.reproduce_all("quick", out=tmp_path, progress=bar)
+    assert [report.experiment.id for report in reports] == ["S:fig6", "T:appC"]
+    assert bar.total > 0
+
+
+def test_gold_thresholds_are_errors_of_exact_weights():
+    condition = next(c for c in load("D:fig11").conditions() if c.module == "nru")
+    cell, _ = reproduction.questions(condition)[0]
+    assert cell.interpolation == "U[0,0.0001)"
+    gold = reproduction.GoldThreshold()
+    assert gold.inclusive
+    values = [gold.value(reproduction.questions(condition)[k][0]) for k in (0, 4)]
+    assert values[1] == pytest.approx(1.1921e-07, rel=0.01)
+    assert values[0] > 10 * values[1], "rounding of huge reciprocals"
+
+
+def test_scaled_recipes_keep_their_proportions():
+    recipe = reproduction._scaled(
+        Recipe(iterations=5_000_000, penalty=10, penalty_start=1_000_000, penalty_end=2_000_000), 0.02
+    )
+    assert (recipe.iterations, recipe.penalty_start, recipe.penalty_end, recipe.log_interval) == (
+        100_000,
+        20_000,
+        40_000,
+        1_000,
+    )
+    assert reproduction._scaled(recipe, 1.0) is recipe
+
+
+@pytest.mark.parametrize("name", ["snmu-power", "nmu-minmax", "nmu-zscore"])
+def test_variants_train(name):
+    import torch
+
+    from nalm.variants import variant
+
+    torch.manual_seed(0)
+    module = variant(name, "U[1,2)", "mul")(2, 1)
+    x = 1 + torch.rand(64, 2)
+    module.train()(x).square().sum().backward()
+    assert all(p.grad.isfinite().all() for p in module.parameters())
+    assert module.eval()(x).shape == (64, 1)
+
+
+def test_estimates_grow_with_the_budget():
+    for name in ("D:fig6", "M:tab2", "T:fig6.1", "H:fig6"):
+        quick, paper = (reproduction.estimate(load(name), budget) for budget in ("quick", "paper"))
+        assert 0 < quick < paper
+    assert reproduction.estimate(load("M:fig2"), "paper") > 0
