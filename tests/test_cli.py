@@ -171,6 +171,88 @@ def test_lists(monkeypatch, capsys):
         assert out.startswith(first)
 
 
+def test_bench_of_two_layers(monkeypatch, capsys):
+    arguments = [
+        "bench",
+        "arithmetic-dataset",
+        "--module",
+        "nau+nau",
+        "--operation",
+        "add",
+        "--range",
+        "U[1,2)",
+        "--seeds",
+        "1",
+    ]
+    code, out, _ = run(monkeypatch, capsys, *arguments, "--iterations", "20", "--data", "hidden=3", "--json")
+    row = json.loads(out)["rows"][0]
+    assert (code, row["module"], row["inputs"]) == (0, "nau+nau", 100)
+    code, out, err = run(monkeypatch, capsys, *arguments, "--data", "hidden")
+    assert (code, out) == (2, "")
+    assert "--data takes name=value, got 'hidden'" in err
+
+
+def test_list_experiments(monkeypatch, capsys):
+    code, out, _ = run(monkeypatch, capsys, "list", "experiments", "--json")
+    rows = json.loads(out)["experiments"]
+    assert code == 0
+    assert {"id", "title", "source", "task", "seconds_quick", "seconds_paper"} <= set(rows[0])
+    assert {row["id"] for row in rows} >= {"M:tab1", "M:tab2", "S:fig7", "D:fig6", "T:tab5.6", "H:fig7"}
+    code, out, _ = run(monkeypatch, capsys, "list", "experiments")
+    assert "T:tab5.6" in out
+    assert out.rstrip().endswith("cores of this machine")
+
+
+def test_reproduce(monkeypatch, capsys, tmp_path):
+    code, out, _ = run(monkeypatch, capsys, "reproduce", "S:tab9", "--out", str(tmp_path))
+    assert code == 0
+    assert "12 published claims: 12 agree, 0 differ, 0 not comparable" in out
+    assert (tmp_path / "S-tab9" / "figure.png").exists() or (tmp_path / "S-tab9" / "table.csv").exists()
+    code, out, _ = run(monkeypatch, capsys, "reproduce", "S:tab9", "--json")
+    assert json.loads(out)["reports"][0]["agree"] == 12
+    page = tmp_path / "page.md"
+    code, out, _ = run(monkeypatch, capsys, "reproduce", "--out", str(tmp_path), "--page", str(page))
+    assert code == 0
+    assert "## S:tab9" in page.read_text()
+
+
+def test_reproduce_a_training(monkeypatch, capsys):
+    code, out, _ = run(monkeypatch, capsys, "reproduce", "D:fig11", "--seeds", "1", "--series", "nru,nmru")
+    assert code == 0
+    assert "U[0,0.0001)" in out
+    assert "16 published claims" in out
+
+
+def test_reproduce_everything(monkeypatch, capsys):
+    from nalm import experiments, reproduction
+
+    few = tuple(one for one in experiments.load_all() if one.id in ("S:fig6", "T:appC"))
+    monkeypatch.setattr(reproduction, "load_all", lambda: few)
+    code, out, _ = run(monkeypatch, capsys, "reproduce", "--all")
+    assert code == 0
+    assert "2 experiments, 0 minutes" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["D:fig1"], "unknown experiment 'D:fig1'. Nearest: D:fig1a"),
+        (["D:fig1a", "--budget", "huge"], "unknown budget 'huge'; there are: quick, paper"),
+        (["D:fig1a", "--seeds", "-3"], "seeds must be at least 1, got -3"),
+        (["D:fig1a", "--series", "nau"], "D:fig1a has no series 'nau'; it has: L1, none"),
+        ([], "give the id of an experiment, or --all"),
+        (["D:fig1a", "--all"], "give the id of an experiment, or --all"),
+        (["--page", "page.md"], "--page needs --out"),
+        (["S:tab9", "--out", "/dev/null/here"], "/dev/null/here"),
+    ],
+)
+def test_bad_reproductions_are_one_line_and_status_two(monkeypatch, capsys, arguments, message):
+    code, out, err = run(monkeypatch, capsys, "reproduce", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
 def test_speed(monkeypatch, capsys):
     from nalm import speed
 

@@ -144,11 +144,11 @@ def _print_pairs(kind: str, pairs: dict[str, str], as_json: bool) -> None:
 @app.command("bench")
 def bench(
     task: Annotated[str, typer.Argument(help="Task; `nalm list tasks` shows them.")],
-    module: Annotated[str, typer.Option(help="Registry names, separated by commas.")],
+    module: Annotated[str, typer.Option(help="Registry names, or two joined by a plus (nau+nmu), separated by commas.")],
     operation: Annotated[str, typer.Option(help="add, sub, mul, div, reciprocal, square, sqrt or identity.")],
     inputs: Annotated[
-        int, typer.Option(parser=_whole_number, help="Number of inputs; all but the operands are irrelevant.")
-    ] = 2,
+        int | None, typer.Option(parser=_whole_number, help="Number of inputs; default: as published for the task.")
+    ] = None,
     ranges: Annotated[
         list[str] | None,
         typer.Option(
@@ -160,6 +160,9 @@ def bench(
     recipe: Annotated[str, typer.Option(help="Named recipe.")] = "published",
     set_values: Annotated[
         list[str] | None, typer.Option("--set", help="A value of the recipe, such as learning_rate=0.01; may be repeated.")
+    ] = None,
+    data: Annotated[
+        list[str] | None, typer.Option("--data", help="A value of the task, such as hidden=4 or overlap=0; may be repeated.")
     ] = None,
     engine: Annotated[str, typer.Option(help="auto, fused or torch.")] = "auto",
     threshold: Annotated[str, typer.Option(help="Test error that counts as solved: a number, or `simulated`.")] = "1e-5",
@@ -187,6 +190,7 @@ def bench(
             inputs=inputs,
             threshold=threshold,
             out=out,
+            data=dict(_setting(text, "--data") for text in data or []),
             progress=progress,
             **values,
         )
@@ -209,10 +213,10 @@ def bench(
     _print_bench(result, files)
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def _setting(text: str, option: str = "--set") -> tuple[str, Any]:
     name, sign, value = text.partition("=")
     if not sign:
-        raise typer.BadParameter(f"--set takes name=value, got {text!r}")
+        raise typer.BadParameter(f"{option} takes name=value, got {text!r}")
     try:
         return name.strip(), ast.literal_eval(value.strip())
     except (ValueError, SyntaxError):

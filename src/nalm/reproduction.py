@@ -107,7 +107,6 @@ class Report:
 
     def write(self, folder: Path) -> list[Path]:
         """Write report.json, tables as CSV and Markdown, and the figure as PNG and SVG; give the files."""
-        folder.mkdir(parents=True, exist_ok=True)
         document = self.to_json()
         written = [folder / "report.json", folder / "report.md"]
         written[0].write_text(json.dumps(document, ensure_ascii=False, indent=1), encoding="utf-8")
@@ -226,13 +225,26 @@ def reproduce(
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     experiment = load(identity)
     conditions = experiment.conditions(budget, seeds, series)
+    folder = _folder(out, experiment)
     if experiment.kind == "exact":
         report = _compute(experiment, budget)
     else:
         report = _train(experiment, conditions, budget, out, progress)
-    if out is not None:
-        report.write(Path(out) / experiment.id.replace(":", "-"))
+    if folder is not None:
+        report.write(folder)
     return report
+
+
+def _folder(out: str | os.PathLike[str] | None, experiment: Experiment) -> Path | None:
+    """The experiment's own folder, made before any work; ValueError where that cannot be."""
+    if out is None:
+        return None
+    folder = Path(out) / experiment.id.replace(":", "-")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"cannot write to {folder}: {error.strerror}") from None
+    return folder
 
 
 def _compute(experiment: Experiment, budget: str) -> Report:

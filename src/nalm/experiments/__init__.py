@@ -342,6 +342,7 @@ def load(identity: str) -> Experiment:
     if identity in names:
         return names[identity]
     lowered = {name.lower(): name for name in names}
-    near = [lowered[name] for name in difflib.get_close_matches(identity.lower(), lowered, n=3, cutoff=0.5)]
+    longer = [name for key, name in lowered.items() if key.startswith(identity.lower())][:3]
+    near = longer or [lowered[name] for name in difflib.get_close_matches(identity.lower(), lowered, n=3, cutoff=0.5)]
     hint = f" Nearest: {', '.join(near)}." if near else ""
     raise ValueError(f"unknown experiment {identity!r}.{hint} `nalm list experiments` shows all {len(load_all())}")
