@@ -44,7 +44,9 @@ def assert_same(first, second, **tolerance):
 def test_kernels_are_those_that_the_registry_names():
     assert {type(modules()[name].build(2, 1)).__name__ for name in FUSED} | {"Stack"} == set(fused.KERNEL_OF)
     single = {type(fused.kernel_of(modules()[name].build(2, 1))) for name in FUSED}
-    assert set(kernels.KERNELS) == single | {kernels.Stack}
+    assert set(kernels.KERNELS) == single | {kernels.Stack, kernels.Rectified}
+    with pytest.raises(ValueError, match="no kernel for 2 hidden layers"):
+        fused.kernel_of(nalm.ReLUMLP(2, 1, hidden=(3, 3)))
     with pytest.raises(ValueError, match="no kernel for Quadratic"):
         fused.kernel_of(nalm.Quadratic(2, 1))
     with pytest.raises(ValueError, match="no kernel for RealNPU, NAU in a stack"):
@@ -60,7 +62,11 @@ def test_forward_and_gradient(name, inputs, training, generator):
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize(
-    "names", [*(("nau", name) for name in FUSED), *((name, "nmu") for name in ("nac-add", "linear", "nalu", "gated-nau-nmu"))]
+    "names",
+    [
+        *(("nau", name) for name in FUSED if "mlp" not in name),
+        *((name, "nmu") for name in ("nac-add", "linear", "nalu", "gated-nau-nmu")),
+    ],
 )
 def test_stacks_pass_gradients_on(names, training, generator):
     first, second = (nalm.modules()[name] for name in names)

@@ -240,8 +240,8 @@ def _records() -> dict[str, ModuleInfo]:
         info("nlrl", "NLRL", layers.NLRL, "reimann2019", "Boolean rules: AND, OR, NOT of selected inputs."),
         info("nsr", "NSR", layers.NSR, "faber2020", "Comparison of two selected inputs."),
         info("linear", "Linear", layers.Linear, madsen, "Linear layer (baseline).", penalty="none", fused=True),
-        info("relu-mlp", "ReLU MLP", layers.ReLUMLP, madsen, "ReLU network (baseline).", penalty="none"),
-        info("relu6-mlp", "ReLU6 MLP", layers.ReLU6MLP, madsen, "ReLU6 network (baseline).", penalty="none"),
+        info("relu-mlp", "ReLU MLP", layers.ReLUMLP, madsen, "ReLU network (baseline).", penalty="none", fused=True),
+        info("relu6-mlp", "ReLU6 MLP", layers.ReLU6MLP, madsen, "ReLU6 network (baseline).", penalty="none", fused=True),
         info("product-fc", "FC product", layers.ProductFC, snmu, "Product of all inputs (baseline).", penalty="none"),
         info("quadratic", "Quadratic", layers.Quadratic, "mistry2023", "Quadratic layer (baseline).", penalty="none"),
     ]

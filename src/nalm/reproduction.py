@@ -443,6 +443,8 @@ class _Part:
 
 
 COSTS = {
+    "relu-mlp": (0.3, 0.05),
+    "relu6-mlp": (0.3, 0.05),
     "nac-add": (0.25, 0.05),
     "linear": (0.2, 0.045),
     "nau": (0.2, 0.045),

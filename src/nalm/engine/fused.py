@@ -470,6 +470,8 @@ KERNEL_OF: dict[str, Callable[[Any], Any]] = {
     "NALUSeparate": lambda layer: kernels.InputGated(kernels.NACAdd(), kernels.NACMul(0), 2, 2, 0),
     "GatedNAUNMU": lambda layer: kernels.InputGated(kernels.NAU(), kernels.NMU(), 1, 1, 0),
     "Stack": lambda layer: _stack(*layer),
+    "ReLUMLP": lambda layer: _perceptron(layer, math.inf),
+    "ReLU6MLP": lambda layer: _perceptron(layer, 6.0),
 }
 """How to make a kernel's options from a layer, by the name of the layer's class."""
 
@@ -493,13 +495,23 @@ def _stack(*layers: Any) -> Any:
     if len(layers) != 2 or type(layers[0]).__name__ in NOT_FIRST:
         raise ValueError(f"the fused engine has no kernel for {', '.join(type(layer).__name__ for layer in layers)} in a stack")
     first, second = layers
-    hidden, start, columns = first.out_features, 0, []
+    return _two_layers(first, kernel_of(first), kernel_of(second))
+
+
+def _perceptron(layer: Any, cap: float) -> Any:
+    if len(layer.linears) != 2:
+        raise ValueError(f"the fused engine has no kernel for {len(layer.hidden)} hidden layers; use the torch engine")
+    first, second = layer.linears
+    return _two_layers(first, kernels.Rectified(cap, 1, first.out_features), kernel_of(second))
+
+
+def _two_layers(first: Any, first_kernel: Any, second_kernel: Any) -> Any:
+    start, columns = 0, []
     for p in first.parameters():
-        columns.append(start + np.arange(p.numel()).reshape(hidden, -1))
+        columns.append(start + np.arange(p.numel()).reshape(first.out_features, -1))
         start += p.numel()
-    kernel = kernel_of(first)
-    rows = kernels.scratch(kernel, first.in_features)[0]
-    return kernels.Stack(kernel, kernel_of(second), np.concatenate(columns, axis=1), start, rows)
+    rows = kernels.scratch(first_kernel, first.in_features)[0]
+    return kernels.Stack(first_kernel, second_kernel, np.concatenate(columns, axis=1), start, rows)
 
 
 def kernel_of(layer: Any) -> Any:

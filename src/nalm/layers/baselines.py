@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -98,9 +98,18 @@ class _MLP(Unit):
             raise ValueError(f"hidden must hold at least one width, each at least 1, got {tuple(hidden)}")
         self.hidden = tuple(hidden)
         sizes = (in_features, *self.hidden, out_features)
-        self.weights = nn.ParameterList([parameter(after, before, device, dtype) for before, after in pairwise(sizes)])
-        self.biases = nn.ParameterList([parameter(after, None, device, dtype) for after in sizes[1:]])
+        self.linears = nn.ModuleList([Linear(before, after, device=device, dtype=dtype) for before, after in pairwise(sizes)])
         self.reset_parameters()
+
+    @property
+    def weights(self) -> list[Tensor]:
+        """The weight of every layer, from the first to the last."""
+        return [cast("Tensor", layer.weight) for layer in self.linears]
+
+    @property
+    def biases(self) -> list[Tensor]:
+        """The bias of every layer, from the first to the last."""
+        return [cast("Tensor", layer.bias) for layer in self.linears]
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Kaiming's uniform start for hidden layers, Glorot's for the last; biases are zero."""

@@ -13,7 +13,7 @@ gradients with it.
 from __future__ import annotations
 
 from nalm.engine.kernels import additive, division, gated, loops, multiplicative, power, stacks
-from nalm.engine.kernels.additive import NAU, Linear, NACAdd
+from nalm.engine.kernels.additive import NAU, Linear, NACAdd, Rectified
 from nalm.engine.kernels.dispatch import KERNELS, Kernel, backward, forward, penalise, project, pull, sparsity
 from nalm.engine.kernels.division import NMRU, NRU
 from nalm.engine.kernels.gated import INALU, LOG_GOLDEN_RATIO, NALU
@@ -39,6 +39,7 @@ __all__ = [
     "Linear",
     "NACAdd",
     "NACMul",
+    "Rectified",
     "SNMUBatch",
     "Stack",
     "StgNMU",
@@ -70,6 +71,7 @@ def _table() -> dict[type, Kernel]:
         NAU: Kernel(add.nau_forward, add.nau_backward, add.sum_pull, *sums, rows=(0, 0)),
         NACAdd: Kernel(add.nac_add_forward, add.nac_add_backward, add.sum_pull, *nac, rows=(0, 0)),
         Linear: Kernel(add.linear_forward, add.linear_backward, add.sum_pull, *plain, rows=(0, 0)),
+        Rectified: Kernel(add.rectified_forward, add.rectified_backward, both.no_pull, *plain, rows=(0, 0)),
         NACMul: Kernel(mul.nac_mul_forward, mul.nac_mul_backward, mul.nac_mul_pull, *nac_mul, rows=(1, 0)),
         NALU: Kernel(gate.nalu_forward, gate.nalu_backward, gate.nalu_pull, *nalu, rows=(1, 3)),
         INALU: Kernel(gate.inalu_forward, gate.inalu_backward, gate.inalu_pull, *inalu),

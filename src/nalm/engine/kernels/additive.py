@@ -140,6 +140,40 @@ def linear_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w
         g[n] += _total(dy)
 
 
+class Rectified(NamedTuple):
+    """Linear layer with a bias whose outputs are cut off below zero and above `cap`."""
+
+    cap: float
+    bias: int = 1
+    outputs: int = 1
+
+
+@njit(**SAFE)
+def _cut(cap: Any, y: Any) -> None:
+    zero = y.dtype.type(0)
+    for b in range(y.size):
+        y[b] = zero if y[b] < zero else (cap if y[b] > cap else y[b])
+
+
+@njit(**SAFE)
+def _cut_back(cap: Any, y: Any, dy: Any) -> None:
+    zero = y.dtype.type(0)
+    for b in range(y.size):
+        dy[b] = dy[b] if zero < y[b] < cap else zero
+
+
+@njit(**SAFE)
+def rectified_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
+    linear_forward(k, p, x, noise, training, t, w, y)
+    _cut(y.dtype.type(k.cap), y)
+
+
+@njit(**SAFE)
+def rectified_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
+    _cut_back(y.dtype.type(k.cap), y, dy)
+    linear_backward(k, p, x, noise, training, t, w, y, dy, g)
+
+
 @njit(**SAFE)
 def free_penalise(k: Any, p: Any, strength: Any, gate_strength: Any, g: Any) -> None:
     """No penalty."""

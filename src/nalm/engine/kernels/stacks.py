@@ -99,7 +99,7 @@ def stack_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w:
 
 @njit(**SAFE)
 def no_pull(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, gx: Any) -> None:
-    """A stack is never the second layer of another."""
+    """Neither a stack nor a rectified layer is ever the second of two layers."""
 
 
 @njit(**SAFE)
