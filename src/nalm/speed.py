@@ -13,35 +13,49 @@ import torch
 from nalm import training
 from nalm.engine import fused, reference
 from nalm.engine.data import Job
+from nalm.layers import penalty, project_
 from nalm.models import model_of
 from nalm.registry import info, modules
-from nalm.tasks import NINE_RANGES, PAIRED
+from nalm.tasks import NINE_RANGES, PAIRED, task_of
 from nalm.training import LinearRamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nalm.specs import Recipe
+    from nalm.tasks import Task
 
 __all__ = ["fused_names", "measure", "plain_loop"]
 
 RUNS_A_RANGE = 25
 REPEATS = 3
+STACKS = ("nau+nmu",)
+"""Two layers that are measured with a hundred inputs."""
 
 
 def fused_names() -> list[str]:
-    """Every module that the fused engine has a kernel for."""
-    return [name for name, record in modules().items() if record.fused]
+    """Every module that the fused engine has a kernel for, and a stack."""
+    return [*(name for name, record in modules().items() if record.fused), *STACKS]
 
 
 def _operation(name: str) -> str:
-    return "mul" if "mul" in info(name).operations else "add"
+    return "mul" if "mul" in info(name.rpartition("+")[2]).operations else "add"
+
+
+def _inputs(name: str) -> int:
+    return 100 if "+" in name else 2
+
+
+def _task(name: str) -> Task:
+    return task_of("arithmetic-dataset" if "+" in name else "single-module")
 
 
 def plain_loop(name: str, operation: str, recipe: Recipe, seconds: float = 0.5) -> float:
     """Seconds a step of an ordinary training loop for one model takes: bare steps of the published recipe, no logging."""
-    layer = info(name).build(2, 1)
-    target = torch.mul if operation == "mul" else torch.add
+    inputs = _inputs(name)
+    layer: Any = model_of(name).build(inputs)
+    combine = torch.mul if operation == "mul" else torch.add
+    (a, b), (c, d) = _task(name).spans(inputs, 0, {})
     optimiser = torch.optim.Adam(layer.parameters(), recipe.learning_rate)
     ramp = LinearRamp(recipe.penalty, 0, 1)
     clips: list[Callable[..., None]] = []
@@ -54,10 +68,11 @@ def plain_loop(name: str, operation: str, recipe: Recipe, seconds: float = 0.5) 
         while step < warm or time.perf_counter() - began < seconds:
             if step == warm:
                 began = time.perf_counter()
-            x = torch.rand(recipe.batch, 2) + 1
-            loss = (layer(x) - target(x[:, :1], x[:, 1:])).square().mean()
+            x = torch.rand(recipe.batch, inputs) + 1
+            target = combine(x[:, a:b].sum(1, keepdim=True), x[:, c:d].sum(1, keepdim=True))
+            loss = (layer(x) - target).square().mean()
             if recipe.penalty:
-                loss = loss + ramp(step) * layer.penalty()
+                loss = loss + ramp(step) * penalty(layer)
             if recipe.norm:
                 loss = loss + recipe.norm_start * training.parameter_norm(layer, recipe.norm)
             optimiser.zero_grad()
@@ -65,7 +80,7 @@ def plain_loop(name: str, operation: str, recipe: Recipe, seconds: float = 0.5) 
             for clip in clips:
                 clip(layer.parameters())
             optimiser.step()
-            layer.project_()
+            project_(layer)
             step += 1
         return (time.perf_counter() - began) / (step - warm)
     finally:
@@ -82,24 +97,25 @@ def measure(names: Sequence[str]) -> list[dict[str, Any]]:
     """
     rows = []
     for name in names:
-        model = model_of(name)
+        model, inputs, task = model_of(name), _inputs(name), _task(name)
         operation = _operation(name)
-        recipe = info(name).recipe_for(operation, 2)
+        recipe = model.recipe_for(task.name, operation, inputs)
         plain = min(plain_loop(name, operation, recipe) for _ in range(REPEATS))
-        module = model.build(2)
+        module = model.build(inputs)
         seeds = list(range(RUNS_A_RANGE))
-        starts = np.stack([model.starts(module, 2, seed, 16 if recipe.reinitialise else 1) for seed in seeds])
+        starts = np.stack([model.starts(module, inputs, seed, 16 if recipe.reinitialise else 1) for seed in seeds])
 
-        spans = np.array([[[0, 1], [1, 2]]] * len(seeds))
-        job = Job(recipe, operation, 2, "", "", seeds, spans, starts)
+        spans = np.array([task.spans(inputs, seed, {}) for seed in seeds])
+        job = Job(recipe, operation, inputs, "", "", seeds, spans, starts)
         compile_seconds = fused.compile_kernel(module)
-        fast = min(_fused_step(module, _shorter(10_000, 1000, job)) for _ in range(REPEATS))
+        fast = min(_fused_step(module, _shorter(10_000 if inputs == 2 else 1_000, 1000, job)) for _ in range(REPEATS))
         runs = len(NINE_RANGES) * RUNS_A_RANGE
         stacked = _stacked_step(module, _shorter(600, 10**9, job)) / runs
         rows.append(
             {
                 "module": name,
                 "operation": operation,
+                "inputs": inputs,
                 "plain_us": plain * 1e6,
                 "torch_us": stacked * 1e6,
                 "fused_us": fast * 1e6,
