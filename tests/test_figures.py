@@ -11,6 +11,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 from matplotlib.image import imread
 
+from nalm import figures
 from nalm.figures import save, three_panels
 
 RANGES = ["U[-20,-10)", "U[-2,-1)", "U[-1.2,-1.1)", "U[-0.2,-0.1)", "U[-2,2)", "U[0.1,0.2)", "U[1,2)", "U[1.1,1.2)", "U[10,20)"]
@@ -256,3 +257,32 @@ def test_pyplot_is_never_loaded(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "figure"], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_histograms_have_a_panel_for_each_operation(tmp_path):
+    panels = {"mul": {"NALU": np.array([0.1, 0.2, 0.9]), "gated": np.array([0.0])}, "add": {"NALU": np.array([1.0])}}
+    figure = figures.histograms(panels, label="gate", caption="runs")
+    assert [axes.get_title() for axes in figure.axes] == ["mul", "add"]
+    heights = figure.axes[0].patches[0].get_data().values
+    assert heights.sum() == pytest.approx(1)
+    assert heights[10] == 0
+    assert len(figures.save(figure, tmp_path / "gates")) == 2
+
+
+def test_pareto_front_keeps_the_best_trade_offs():
+    x, y = np.array([1, 2, 3, 4]), np.array([4.0, 1.0, 2.0, np.nan])
+    figure = figures.pareto({"add": {"NPU": (x, y)}}, labels=("parameters", "error"))
+    front = figure.axes[0].lines[-1]
+    assert list(front.get_xdata()) == [1, 2]
+    assert list(front.get_ydata()) == [4.0, 1.0]
+
+
+def test_surfaces_show_learnt_function_and_error():
+    axis = np.linspace(-6, 6, 13)
+    a, b = np.meshgrid(axis, axis)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        drawn = [figures.Surface("sum", axis, a + b, a + b), figures.Surface("quotient", axis, a, a / b)]
+    figure = figures.surfaces(drawn, caption="two surfaces")
+    assert [axes.get_title() for axes in figure.axes[:4]] == ["sum", "quotient", "", ""]
+    with pytest.raises(ValueError, match="at least one surface"):
+        figures.surfaces([])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-__all__ = ["Surface", "save", "surfaces", "three_panels"]
+__all__ = ["Surface", "captioned", "histograms", "pareto", "save", "surfaces", "three_panels"]
 
 PANELS = {
     "Success rate": ("success_rate", "success_low", "success_high"),
@@ -89,11 +89,7 @@ def three_panels(
     figure.legend(
         handles=handles, loc="outside upper center", ncols=columns, frameon=False, handletextpad=0.2, columnspacing=1.5
     )
-    if caption:
-        figure.supxlabel(textwrap.fill(caption, 190), x=0.01, ha="left", fontsize="x-small", color="0.3")
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # each drawing would move things a little, and an SVG depend on what came before
-    return figure
+    return captioned(figure, caption)
 
 
 @dataclass(frozen=True)
@@ -131,10 +127,56 @@ def surfaces(drawn: Sequence[Surface], *, caption: str = "", trained: tuple[floa
     grid[0, 0].set_ylabel("learnt\nsecond input")
     grid[1, 0].set_ylabel("absolute error\nsecond input")
     figure.colorbar(last, ax=list(grid[1]), shrink=0.75)
+    return captioned(figure, caption)
+
+
+def histograms(panels: Mapping[str, Mapping[str, Any]], *, label: str, caption: str = "") -> Figure:
+    """Draw, for each panel, how often values between 0 and 1 come up in each series."""
+    figure = Figure(figsize=(1 + 3 * len(panels), 3.2), layout="constrained")
+    edges = np.linspace(0, 1, 21)
+    for axes, (title, series) in zip(
+        figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels.items(), strict=True
+    ):
+        for i, (name, values) in enumerate(series.items()):
+            counts, _ = np.histogram(values, edges)
+            axes.stairs(counts / max(len(values), 1), edges, color=_style(i)["color"], linewidth=1.6, label=name)
+        axes.set_title(title, fontsize="medium")
+        axes.set_xlabel(label)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize="small")
+    figure.axes[0].set_ylabel("share of runs")
+    return captioned(figure, caption)
+
+
+def pareto(panels: Mapping[str, Mapping[str, tuple[Any, Any]]], *, labels: tuple[str, str], caption: str = "") -> Figure:
+    """Draw two quantities of every run against each other, both better the smaller, with a line along the best trade-offs."""
+    figure = Figure(figsize=(1.2 + 2.6 * len(panels), 3.6), layout="constrained")
+    for axes, (title, series) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        points = []
+        for i, (name, (x, y)) in enumerate(series.items()):
+            axes.plot(x, y, **{**_style(i), "alpha": 0.7}, label=name)
+            points += [(a, b) for a, b in zip(x, y, strict=True) if np.isfinite(b)]
+        front: list[tuple[float, float]] = []
+        for a, b in sorted(points):
+            if not front or b < front[-1][1]:
+                front.append((a, b))
+        axes.step([a for a, _ in front], [b for _, b in front], where="post", color="0.6", linewidth=1, zorder=0)
+        axes.set_yscale("log")
+        axes.set_title(title, fontsize="medium")
+        axes.set_xlabel(labels[0])
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].set_ylabel(labels[1])
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=6, frameon=False)
+    return captioned(figure, caption)
+
+
+def captioned(figure: Figure, caption: str) -> Figure:
+    """Put small text under a figure, and fix its layout."""
     if caption:
-        figure.supxlabel(textwrap.fill(caption, 30 * columns + 40), x=0.01, ha="left", fontsize="x-small", color="0.3")
+        width = int(19 * figure.get_figwidth())
+        figure.supxlabel(textwrap.fill(caption, width), x=0.01, ha="left", fontsize="x-small", color="0.3")
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    figure.set_layout_engine("none")  # each drawing would move things a little, and an SVG depend on what came before
     return figure
 
 

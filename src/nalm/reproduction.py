@@ -25,7 +25,7 @@ from nalm.exact import COMPUTATIONS
 from nalm.experiments import Condition, Experiment, load, load_all
 from nalm.models import Model, model_of
 from nalm.runner import Progress, Silent, changed_data, engine_for, run_cells, threshold_of
-from nalm.sampling import TEST
+from nalm.sampling import TEST, VALIDATION
 from nalm.simple_arithmetic import simple_arithmetic
 from nalm.specs import Cell, Runs
 from nalm.store import Store
@@ -68,8 +68,8 @@ class Report:
         """What was run, in a line."""
         steps = "/".join(f"{n:,}" for n in self.iterations)
         trained = f"{self.seeds} seeds, {steps} iterations, {self.engine} engine, " if self.rows else ""
-        what = f"{self.experiment.id}: {self.experiment.title}"
-        return f"{what}; {trained}{self.seconds:.1f} s, {self.budget} budget; nalm {__version__}"
+        how = f"{trained}{self.seconds:.1f} s, {self.budget} budget; nalm {__version__}"
+        return f"{self.experiment.id}: {self.experiment.title} ({how})"
 
     def figure(self) -> Figure | None:
         """The experiment's figure."""
@@ -253,7 +253,7 @@ def _compute(experiment: Experiment, budget: str) -> Report:
     result = {**COMPUTATIONS, "simple_arithmetic": simple_arithmetic}[experiment.compute](settings)
     verdicts = judge_exact(experiment, result.values)
     draw = result.figure
-    drawing = (lambda report: draw()) if draw else None
+    drawing = (lambda report: figures.captioned(draw(), report.caption())) if draw else None
     return Report(experiment, budget, 0, [], result.table, verdicts, time.perf_counter() - began, drawing=drawing)
 
 
@@ -374,6 +374,11 @@ class _Drawing:
         kind = report.experiment.figure
         if kind == "surfaces":
             return figures.surfaces(self._surfaces(), caption=report.caption())
+        if kind == "gates":
+            return figures.histograms(self._gates(), label="mean gate (1: sum, 0: product)", caption=report.caption())
+        if kind == "pareto":
+            words = ("parameters above 0.01 in magnitude", "test error")
+            return figures.pareto(self._trade_offs(report), labels=words, caption=report.caption())
         if kind == "none":
             return None
         swept = bool(report.experiment.sweep)
@@ -383,6 +388,36 @@ class _Drawing:
             name = f"{row.summary['label']} {row.varied}" if swept and vary == "interpolation" else row.summary["label"]
             rows.append({**row.summary, "module": name, "varied": row.varied, "series": row.series})
         return figures.three_panels(rows, caption=report.caption(), vary=vary)
+
+    def _gates(self) -> dict[str, dict[str, Any]]:
+        """Mean of the second layer's gate over validation inputs, after training, for every run; by operation and series."""
+        panels: dict[str, dict[str, Any]] = {}
+        for condition, cell, model in self.asked:
+            columns = evaluation_inputs(cell.interpolation, cell.inputs, 1_000, VALIDATION, np.dtype(np.float32))
+            x = torch.from_numpy(columns).T.contiguous()
+            means = []
+            for weights in self.raw[cell, condition.seeds].weights:
+                first, second = self._module(cell, model, weights).children()
+                with torch.no_grad():
+                    means.append(
+                        float(torch.nn.functional.linear(first(x), second.get_parameter("gate_weight")).sigmoid().mean())
+                    )
+            panels.setdefault(cell.operation, {})[condition.label] = np.array(means)
+        return panels
+
+    def _trade_offs(self, report: Report) -> dict[str, dict[str, tuple[Any, Any]]]:
+        """Parameters that count and test error of every run, by operation and module."""
+        panels: dict[str, dict[str, tuple[Any, Any]]] = {}
+        for (condition, cell, _), row in zip(self.asked, report.rows, strict=True):
+            counts = (np.abs(self.raw[cell, condition.seeds].weights) > 0.01).sum(1)
+            panels.setdefault(cell.operation, {})[condition.label] = (counts, row.outcomes.extrapolation_error)
+        return panels
+
+    @staticmethod
+    def _module(cell: Cell, model: Model, weights: Any) -> torch.nn.Module:
+        module = model.build(cell.inputs).eval()
+        vector_to_parameters(torch.tensor(weights, dtype=torch.float32), module.parameters())
+        return module
 
     def _surfaces(self) -> list[figures.Surface]:
         """What the best run of every condition computes over a square around the training range."""
@@ -394,8 +429,7 @@ class _Drawing:
         for condition, cell, model in self.asked:
             runs = self.raw[cell, condition.seeds]
             last = np.where(np.isfinite(runs.validation[:, -1]), runs.validation[:, -1], np.inf)
-            module = model.build(cell.inputs).eval()
-            vector_to_parameters(torch.tensor(runs.weights[int(np.argmin(last))], dtype=torch.float32), module.parameters())
+            module = self._module(cell, model, runs.weights[int(np.argmin(last))])
             spans = np.array([[[0, 1], [1, 2]]])
             fill_targets(
                 OPERATIONS.index(cell.operation), points.numpy().T.copy(), spans, np.empty((2, len(points)), np.float32), target
