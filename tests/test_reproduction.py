@@ -172,7 +172,7 @@ def verdict(rows, budget="paper", scaled=False, **keys):
         ({"metric": "ranges_full_count", "relation": "=", "value": 0}, "agree"),
         ({"metric": "ranges_nonzero_count", "relation": "=", "value": 1}, "agree"),
         ({"metric": "ranges_better_than_ref", "relation": "=", "value": 1, "than": ({"series": "b"},)}, "agree"),
-        ({"metric": "ranges_worse_than_ref", "relation": "=", "value": 1, "than": ({"series": "b"},)}, "differ"),
+        ({"metric": "ranges_worse_than_ref", "relation": "=", "value": 2, "than": ({"series": "b"},)}, "differ"),
         ({"metric": "success_rate_diff_vs_ref", "relation": "~", "value": 0.7, "than": ({"series": "b"},)}, "agree"),
         ({"metric": "success_rate", "relation": "full", "at": ("U[5,6)",)}, "not comparable"),
         ({"metric": "success_rate", "relation": ">", "than": ({"series": "c"},)}, "not comparable"),
@@ -188,6 +188,17 @@ def test_verdicts_look_at_each_series_and_each_reference():
     both = {"metric": "success_rate", "relation": ">", "series": ("a", "b")}
     assert verdict(rows, **both, than=({"series": "c"},)).verdict == "agree"
     assert verdict(rows, **both, than=({"series": "c"}, {"series": "b"})).verdict == "differ"
+
+
+def test_counts_of_ranges_have_an_interval_too():
+    ranges = ("U[1,2)", "U[10,20)", "U[-2,2)")
+    mine = [row("a", (n, 25), name) for n, name in zip((25, 13, 3), ranges, strict=True)]
+    theirs = [row("b", (n, 25), name) for n, name in zip((2, 12, 20), ranges, strict=True)]
+    better = {"metric": "ranges_better_than_ref", "relation": "=", "than": ({"series": "b"},)}
+    assert [verdict([*mine, *theirs], **better, value=n).verdict for n in range(4)] == ["differ", "agree", "agree", "differ"]
+    assert verdict([*mine, *theirs], **better, value=1).measured == "2 [1, 2]"
+    full = {"metric": "ranges_full_count", "relation": "="}
+    assert [verdict(mine, **full, value=n).verdict for n in range(3)] == ["differ", "agree", "differ"]
 
 
 def test_steps_of_shortened_runs_are_not_compared():
