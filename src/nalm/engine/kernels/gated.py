@@ -39,7 +39,7 @@ class NALU(NamedTuple):
 
 
 @njit(**SAFE)
-def _mix(gate: Any, additive: Any, multiplicative: Any, y: Any) -> None:
+def mix_paths(gate: Any, additive: Any, multiplicative: Any, y: Any) -> None:
     one = y.dtype.type(1)
     for b in range(y.size):
         y[b] = gate[b] * additive[b] + (one - gate[b]) * multiplicative[b]
@@ -70,7 +70,7 @@ def nalu_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: A
     weighted_sum(w[4], x, gate)
     exp_(multiplicative)
     sigmoid_(gate)
-    _mix(gate, additive, multiplicative, y)
+    mix_paths(gate, additive, multiplicative, y)
 
 
 @njit(**SAFE)

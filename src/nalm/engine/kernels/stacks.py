@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from numba import njit
 
 from nalm.engine.kernels.dispatch import KERNELS, backward, forward, penalise, project, pull, sparsity
+from nalm.engine.kernels.gated import mix_paths
 from nalm.engine.kernels.loops import add_scaled, dot, fill_row, weighted_sum
 from nalm.native import SAFE
 from nalm.vector import sigmoid_
@@ -128,13 +129,6 @@ def _ends(k: Any, size: Any) -> Any:
 
 
 @njit(**SAFE)
-def _mix(gate: Any, additive: Any, multiplicative: Any, y: Any) -> None:
-    one = y.dtype.type(1)
-    for b in range(y.size):
-        y[b] = gate[b] * additive[b] + (one - gate[b]) * multiplicative[b]
-
-
-@njit(**SAFE)
 def gated_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
     n = x.shape[0]
     a, m = _ends(k, p.size)
@@ -143,7 +137,7 @@ def gated_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: 
     sigmoid_(gate)
     forward(k.add, p[a:m], x, noise, training, own[: k.add_rows * n], w[:9], additive)
     forward(k.mul, p[m:], x, noise, training, own[k.add_rows * n :], w[9:18], multiplicative)
-    _mix(gate, additive, multiplicative, y)
+    mix_paths(gate, additive, multiplicative, y)
 
 
 @njit(**SAFE)
