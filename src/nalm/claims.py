@@ -1,12 +1,4 @@
-"""Published claims beside measured rows: agree, differ, or not comparable.
-
-The rules, which `docs/reproduction.md` prints: a published rate is given the Wilson interval of its runs, and agrees if it
-overlaps the measured one; so do means whose interval was published. Other numbers agree within a quarter of their value
-(sparsity errors, which span decades, within a factor of two). Orderings must hold as they stand. Counts of ranges agree
-if they are between the number of ranges of which the runs leave no doubt and the number of those that might be. `about` allows
-a rate 0.1 to either side. Sparsity errors that were published with an asymmetric interval come from a fit that shows half
-the mean, and are doubled before they are compared.
-"""
+"""Published claims beside measured rows: agree, differ, or not comparable, by the `RULES`."""
 
 from __future__ import annotations
 
@@ -24,8 +16,17 @@ if TYPE_CHECKING:
     from nalm.experiments import Claim, Experiment
     from nalm.metrics import Interval, Outcomes
 
-__all__ = ["Row", "Verdict", "judge", "judge_exact"]
+__all__ = ["RULES", "Row", "Verdict", "judge", "judge_exact"]
 
+RULES = (
+    "A published rate is given the Wilson interval of its runs, and agrees if it overlaps the measured one; so do means whose "
+    "interval was published. Other numbers agree within a quarter of their value (sparsity errors, which span decades, within "
+    "a factor of two). Orderings must hold as they stand. Counts of ranges agree if they lie between the number of ranges of "
+    "which the runs leave no doubt and the number of those that might be. `about` allows a rate 0.1 to either side. Sparsity "
+    "errors that were published with an asymmetric interval come from a fit that shows half the mean, and are doubled before "
+    "they are compared."
+)
+"""When a claim agrees."""
 AGREE, DIFFER, INCOMPARABLE = "agree", "differ", "not comparable"
 RATES = ("success_rate", "interp_success_rate", "success_rate_diff_vs_ref")
 SLOW = ("U[-1.2,-1.1)", "U[1.1,1.2)")

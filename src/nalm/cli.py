@@ -92,7 +92,7 @@ def list_tasks(as_json: Json = False) -> None:
 @listing.command("experiments")
 def list_experiments(as_json: Json = False) -> None:
     """Every published experiment that `nalm reproduce` runs, with the time that it will take on this machine."""
-    from nalm.experiments import load_all
+    from nalm.experiments import LEFT_OUT, load_all
     from nalm.reproduction import estimate
 
     rows: list[dict[str, Any]] = [
@@ -109,13 +109,16 @@ def list_experiments(as_json: Json = False) -> None:
         for one in load_all()
     ]
     if as_json:
-        typer.echo(json.dumps({"experiments": rows}, ensure_ascii=False))
+        left_out = [{"ids": names, "reason": reason} for names, reason in LEFT_OUT.items()]
+        typer.echo(json.dumps({"experiments": rows, "left_out": left_out}, ensure_ascii=False))
         return
     table = _table("id", "also", "title", "task", "quick", "paper")
     for row in rows:
         times = (_duration(row[key]) for key in ("seconds_quick", "seconds_paper"))
         table.add_row(row["id"], " ".join(row["also"]), row["title"], row["task"], *times)
     _console().print(table)
+    for names, reason in LEFT_OUT.items():
+        typer.echo(f"left out: {names}: {reason}")
     typer.echo(f"{len(rows)} experiments; times are estimates for {os.cpu_count()} cores of this machine")
 
 

@@ -19,10 +19,10 @@ import torch
 from torch.nn.utils import vector_to_parameters
 
 from nalm import __version__, figures, metrics, tasks
-from nalm.claims import Row, Verdict, judge, judge_exact
+from nalm.claims import RULES, Row, Verdict, judge, judge_exact
 from nalm.engine.data import OPERATIONS, evaluation_inputs, fill_targets
 from nalm.exact import COMPUTATIONS
-from nalm.experiments import Condition, Experiment, load, load_all
+from nalm.experiments import LEFT_OUT, Condition, Experiment, load, load_all
 from nalm.models import Model, model_of
 from nalm.runner import Progress, Silent, changed_data, engine_for, run_cells, threshold_of
 from nalm.sampling import TEST, VALIDATION
@@ -601,7 +601,7 @@ def page(folder: str | os.PathLike[str]) -> str:
         + f"{found[0]['machine']}; {min(one['date'] for one in found)} to {max(one['date'] for one in found)}; "
         + f"nalm {found[0]['version']}.",
         "",
-        " ".join((__import__("nalm.claims", fromlist=["__doc__"]).__doc__ or "").split("\n\n", 1)[1].split()),
+        RULES,
         "",
         "| id | experiment | budget | seeds | agree | differ | not comparable | time |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -611,7 +611,7 @@ def page(folder: str | os.PathLike[str]) -> str:
         lines.append(
             f"| {one['id']} | {one['title']} | {one['budget']} | {one['seeds'] or ''} | {numbers} | {one['seconds']:.0f} s |"
         )
-    lines.append("")
+    lines += ["", "Left out:", "", *(f"- {names}: {reason}." for names, reason in LEFT_OUT.items()), ""]
     for one in found:
         lines += section(one, load(one["id"]))
     return "\n".join(lines)
