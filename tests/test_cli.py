@@ -262,10 +262,10 @@ def test_speed(monkeypatch, capsys):
     (row,) = json.loads(out)["speed"]
     assert row["module"] == "nmu"
     assert row["fused_ratio"] == pytest.approx(row["plain_us"] / row["fused_us"])
-    code, out, err = run(monkeypatch, capsys, "speed", "--module", "linear")
+    code, out, err = run(monkeypatch, capsys, "speed", "--module", "quadratic")
     assert (code, out) == (2, "")
-    assert "no kernel for linear" in err
-    code, out, _ = run(monkeypatch, capsys, "speed", "--module", "nau")
+    assert "no kernel for quadratic" in err
+    code, out, _ = run(monkeypatch, capsys, "speed", "--module", "nau+nmu")
     assert "fused / plain" in out
 
 
