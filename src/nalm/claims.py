@@ -110,10 +110,18 @@ def _judge_one(experiment: Experiment, claim: Claim, rows: Sequence[Row], budget
         try:
             text, verdict = _compare(experiment, claim, mine, others)
         except _NoNumberError as nothing:
-            return Verdict(claim, published, str(nothing), DIFFER)
+            return _refuted(claim, published, str(nothing), scaled)
         shown.append(text if len(names) == 1 else f"{name}: {text}")
         holds.append(verdict)
-    return Verdict(claim, published, "; ".join(shown), AGREE if all(holds) else DIFFER)
+    measured = "; ".join(shown)
+    return Verdict(claim, published, measured, AGREE) if all(holds) else _refuted(claim, published, measured, scaled)
+
+
+def _refuted(claim: Claim, published: str, measured: str, scaled: bool) -> Verdict:
+    """A claim that does not hold; runs that were cut short cannot say so."""
+    if scaled:
+        return Verdict(claim, published, measured, INCOMPARABLE, "the quick budget trains for fewer steps")
+    return Verdict(claim, published, measured, DIFFER)
 
 
 class _NoNumberError(Exception):
