@@ -306,8 +306,8 @@ def _holds(claim: Claim, value: _Value, goal: _Value) -> bool:
     return abs(value.value - goal.value) <= 0.25 * abs(goal.value)
 
 
-def judge_exact(experiment: Experiment, values: Mapping[str, float]) -> list[Verdict]:
-    """The verdict on every claim of an exact computation; numbers agree to the digits that were printed."""
+def judge_exact(experiment: Experiment, values: Mapping[str, float], scaled: bool = False) -> list[Verdict]:
+    """The verdict on every claim of an exact computation; numbers agree within two in a hundred or their interval."""
     verdicts = []
     for claim in experiment.claims:
         published = _published(claim)
@@ -321,7 +321,8 @@ def judge_exact(experiment: Experiment, values: Mapping[str, float]) -> list[Ver
             mine = _Value(value, values.get(f"{claim.key} low", value), values.get(f"{claim.key} high", value))
             close = mine.overlaps(_Value(goal, claim.low, claim.high))
         holds = {"<": value < goal, "<=": value <= goal, ">": value > goal, ">=": value >= goal}.get(claim.relation, close)
-        verdicts.append(Verdict(claim, published, _short(value), AGREE if holds else DIFFER))
+        shown = _short(value)
+        verdicts.append(Verdict(claim, published, shown, AGREE) if holds else _refuted(claim, published, shown, scaled))
     return verdicts
 
 

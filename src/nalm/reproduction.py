@@ -249,9 +249,10 @@ def _folder(out: str | os.PathLike[str] | None, experiment: Experiment) -> Path 
 
 def _compute(experiment: Experiment, budget: str) -> Report:
     began = time.perf_counter()
-    settings = {**experiment.settings, **(experiment.quick.get("settings", {}) if budget == "quick" else {})}
+    fewer = experiment.quick.get("settings", {}) if budget == "quick" else {}
+    settings = {**experiment.settings, **fewer}
     result = {**COMPUTATIONS, "simple_arithmetic": simple_arithmetic}[experiment.compute](settings)
-    verdicts = judge_exact(experiment, result.values)
+    verdicts = judge_exact(experiment, result.values, scaled=bool(fewer))
     draw = result.figure
     drawing = (lambda report: figures.captioned(draw(), report.caption())) if draw else None
     return Report(experiment, budget, 0, [], result.table, verdicts, time.perf_counter() - began, drawing=drawing)
