@@ -11,7 +11,7 @@ from nalm.claims import judge_exact
 from nalm.exact import COMPUTATIONS, backward_variance, forward_variance, nac_weight_variance
 from nalm.experiments import load, load_all
 
-EXPERIMENTS = [one for one in load_all() if one.kind == "exact"]
+EXPERIMENTS = [one for one in load_all() if one.compute in COMPUTATIONS]
 TABLES_ONLY = ("D:sec8", "S:appH", "S:tab9", "T:appC", "T:appG.1", "T:tab2.1", "T:tab6.1")
 TARGET = 13.2
 """(1 + 1.2) (1 + 1.2 + 1.8 + 2), what the loss surfaces are about."""

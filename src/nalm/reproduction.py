@@ -188,9 +188,7 @@ def questions(condition: Condition) -> list[tuple[Cell, Model]]:
         interpolation, extrapolation = tasks.read_range(text)
         if condition.module in VARIANTS:
             model = model_of(variant(condition.module, interpolation, condition.operation))
-            scaled = condition.module != "snmu-power"
-            own = f"{condition.module} {interpolation}" if scaled else condition.module
-            model = replace(model, name=own, label=condition.label, options=())
+            model = replace(model, name=condition.module, label=condition.label, options=())
             recipe = model_of("nmu").recipe_for(task.name, condition.operation, condition.inputs)
         else:
             model = model_of(condition.module, condition.options, hidden=hidden, start=changed.get("start", ""))
@@ -548,8 +546,7 @@ def estimate(experiment: Experiment, budget: str, seeds: int | None = None) -> f
             fast += each * 1e-6 * steps * condition.seeds * len(condition.ranges)
             compiled.add((condition.module, condition.inputs > 1))
         else:
-            stacks = len(condition.ranges) if condition.module in VARIANTS[1:] else 1
-            slow += STACKED_STEP * steps * stacks * (1 + condition.inputs / 50)
+            slow += STACKED_STEP * steps * (1 + condition.inputs / 50)
     return machine_factor() * (fast / (os.cpu_count() or 1) + slow + COMPILING * len(compiled)) + 1.0
 
 

@@ -225,11 +225,11 @@ def run_cells(
     training = compiling = 0.0
     for _, group in groupby(plans, key=lambda plan: _kind(plan[0], plan[2])):
         members = list(group)
-        model, used = members[0][1], members[0][2]
-        todo = [cell for cell, _, _ in members if missing[cell]]
+        used = members[0][2]
+        todo = {cell: model for cell, model, _ in members if missing[cell]}
         if not todo:
             continue
-        module, jobs, broken = _prepare(model, todo, missing)
+        module, jobs, broken = _prepare(todo, missing)
         for cell, runs in broken.items():
             results[cell] = runs
             shown.advance(len(runs))
@@ -273,15 +273,19 @@ def engine_for(model: Model, engine: str) -> str:
 
 
 def _prepare(
-    model: Model, cells: Sequence[Cell], missing: Mapping[Cell, Sequence[int]]
+    cells: Mapping[Cell, Model], missing: Mapping[Cell, Sequence[int]]
 ) -> tuple[nn.Module, dict[Cell, Job], dict[Cell, Runs]]:
     """The module, a job for each cell, and, for a user's module that cannot be built, failed runs in its place."""
-    cell, inputs = cells[0], cells[0].inputs
-    attempts = 16 if cell.recipe.reinitialise else 1
-    wanted = sorted({seed for one in cells for seed in missing[one]})
+    cell, model = next(iter(cells.items()))
+    inputs, attempts = cell.inputs, 16 if cell.recipe.reinitialise else 1
     try:
         module = model.build(inputs)
-        starts = {seed: model.starts(module, inputs, seed, attempts) for seed in wanted}
+        known: dict[tuple[int, int], Any] = {}
+        for one, own in cells.items():
+            for seed in missing[one]:
+                if (id(own), seed) not in known:
+                    known[id(own), seed] = own.starts(module, inputs, seed, attempts)
+        drawn = {one: np.stack([known[id(own), seed] for seed in missing[one]]) for one, own in cells.items()}
     except Exception as error:
         if model.parts:
             raise
@@ -289,9 +293,8 @@ def _prepare(
         return nn.Identity(), {}, failed
     jobs = {}
     for one in cells:
-        seeds = list(missing[one])
+        seeds, stacked = list(missing[one]), drawn[one]
         spans = np.array([tasks.task_of(one.task).spans(inputs, seed, dict(one.data)) for seed in seeds])
-        stacked = np.stack([starts[seed] for seed in seeds])
         jobs[one] = Job(one.recipe, one.operation, inputs, one.interpolation, one.extrapolation, seeds, spans, stacked)
     return module, jobs, {}
 

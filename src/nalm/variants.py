@@ -42,7 +42,15 @@ class _Scaled(nn.Module):
         self.unit = NMU(inputs, 1)
         x = torch.from_numpy(parse(interpolation).sample(100_000, inputs, seed=0)).float()
         y = x[:, 0] * x[:, 1] if operation == "mul" else x[:, 0] + x[:, 1]
-        self.statistics = (x.mean(0), x.std(0), x.amax(0) - x.amin(0), y.mean(), y.std(), y.amax() - y.amin())
+        spread, y_spread = x.amax(0) - x.amin(0), y.amax() - y.amin()
+        values = torch.cat([x.mean(0), x.std(0), spread, torch.stack([y.mean(), y.std(), y_spread])])
+        self.statistics = nn.Parameter(values)  # never trained: a parameter so that runs on all ranges can be stacked
+
+    def scales(self) -> tuple[Tensor, ...]:
+        """Mean, deviation and range of the inputs; mean, deviation and range of the output."""
+        n = self.unit.in_features
+        fixed = self.statistics.detach()
+        return fixed[:n], fixed[n : 2 * n], fixed[2 * n : 3 * n], fixed[3 * n], fixed[3 * n + 1], fixed[3 * n + 2]
 
 
 class MinMaxNMU(_Scaled):
@@ -58,7 +66,7 @@ class MinMaxNMU(_Scaled):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., inputs) -> (..., 1)."""
-        mean, _, spread, _, _, y_spread = (value.to(x.dtype) for value in self.statistics)
+        mean, _, spread, _, _, y_spread = self.scales()
         inner: Tensor = self.unit(2 * (x - mean) / spread * self.w_in + self.b_in)
         return (inner * self.w_out + self.b_out) * y_spread / 2
 
@@ -71,7 +79,7 @@ class StandardisedNMU(_Scaled):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., inputs) -> (..., 1)."""
-        mean, deviation, _, y_mean, y_deviation, _ = (value.to(x.dtype) for value in self.statistics)
+        mean, deviation, _, y_mean, y_deviation, _ = self.scales()
         inner: Tensor = self.unit((x - mean) / deviation)
         return y_mean + y_deviation * inner
 
