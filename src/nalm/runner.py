@@ -154,8 +154,7 @@ def benchmark(
     pairs = [tasks.read_range(text) for text in (tasks.NINE_RANGES if ranges is None else ranges)]
     changed = changed_data(chosen_task, data or {})
     hidden = {**chosen_task.data, **changed}.get("hidden", 2)
-    for seed in chosen[:1]:
-        chosen_task.spans(inputs, seed, changed)
+    chosen_task.spans(inputs, chosen[0], changed)  # refuses spans that do not fit
     listed = [module] if isinstance(module, str) or callable(module) else list(module)
     models = [model_of(one, module_options, hidden=hidden, start=changed.get("start", "")) for one in listed]
     if len({model.name for model in models}) != len(models):
