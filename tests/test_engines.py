@@ -7,7 +7,7 @@ from torch import nn
 
 import nalm
 from nalm import vector
-from nalm.engine import fused, kernels, reference
+from nalm.engine import fused, kernels, lookup, reference
 from nalm.engine.data import Job
 from nalm.models import model_of
 from nalm.registry import modules
@@ -42,15 +42,15 @@ def assert_same(first, second, **tolerance):
 
 
 def test_kernels_are_those_that_the_registry_names():
-    assert {type(modules()[name].build(2, 1)).__name__ for name in FUSED} | {"Stack"} == set(fused.KERNEL_OF)
-    single = {type(fused.kernel_of(modules()[name].build(2, 1))) for name in FUSED}
+    assert {type(modules()[name].build(2, 1)).__name__ for name in FUSED} | {"Stack"} == set(lookup.KERNEL_OF)
+    single = {type(lookup.kernel_of(modules()[name].build(2, 1))) for name in FUSED}
     assert set(kernels.KERNELS) == single | {kernels.Stack, kernels.Rectified}
     with pytest.raises(ValueError, match="no kernel for 2 hidden layers"):
-        fused.kernel_of(nalm.ReLUMLP(2, 1, hidden=(3, 3)))
+        lookup.kernel_of(nalm.ReLUMLP(2, 1, hidden=(3, 3)))
     with pytest.raises(ValueError, match="no kernel for Quadratic"):
-        fused.kernel_of(nalm.Quadratic(2, 1))
+        lookup.kernel_of(nalm.Quadratic(2, 1))
     with pytest.raises(ValueError, match="no kernel for RealNPU, NAU in a stack"):
-        fused.kernel_of(nalm.Stack(nalm.RealNPU(2, 2), nalm.NAU(2, 1)))
+        lookup.kernel_of(nalm.Stack(nalm.RealNPU(2, 2), nalm.NAU(2, 1)))
 
 
 @every_kernel
@@ -88,7 +88,7 @@ def check_gradient(layer, generator):
         x = 0.5 + torch.rand(32, inputs, generator=generator, dtype=torch.float64)
         x *= {"positive": 1, "negative": -1, "mixed": 1 - 2 * torch.randint(0, 2, x.shape, generator=generator)}[signs]
         parameters = np.concatenate([p.detach().numpy().ravel() for p in layer.parameters()])
-        kernel = fused.kernel_of(layer)
+        kernel = lookup.kernel_of(layer)
         noisy = getattr(layer, "noisy_inputs", inputs)
         work = fused.Work.make(kernel, inputs, noisy, parameters.size, 32, np.float64)
         work.x[:] = x.numpy().T

@@ -39,9 +39,11 @@ LEVELS = {
     "claims": 5,
     "runner": 5,
     "speed": 5,
-    "reproduction": 6,
-    "cli": 7,
-    "__main__": 8,
+    "pages": 6,
+    "planning": 6,
+    "reproduction": 7,
+    "cli": 8,
+    "__main__": 9,
 }
 """Each room of the house with its level, as in docs/architecture.md; a room imports only rooms below it."""
 

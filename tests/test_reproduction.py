@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nalm import claims, experiments, reproduction
+from nalm import claims, experiments, pages, planning, reproduction
 from nalm.claims import Row
 from nalm.experiments import Claim, load, load_all, parse
 from nalm.metrics import Outcomes, wilson_interval
@@ -60,7 +60,7 @@ def test_every_experiment_can_be_read_and_asked():
         if one.kind == "training":
             for budget in experiments.BUDGETS:
                 for condition in one.conditions(budget):
-                    assert reproduction.questions(replace(condition, ranges=condition.ranges[:1]))
+                    assert planning.questions(replace(condition, ranges=condition.ranges[:1]))
         else:
             assert one.compute in (*reproduction.COMPUTATIONS, "simple_arithmetic")
         assert load(one.id) == one
@@ -72,7 +72,7 @@ def test_conditions_follow_budget_sweep_and_series():
     assert [c.seeds for c in paper] == [3, 3]
     assert [c.seeds for c in quick] == [2, 2]
     assert [c.label for c in paper] == ["NMU", "snmu"]
-    cell, model = reproduction.questions(quick[1])[0]
+    cell, model = planning.questions(quick[1])[0]
     assert (cell.recipe.iterations, cell.recipe.penalty_start, cell.recipe.penalty_end) == (200, 50, 100)
     assert cell.recipe.log_interval == 4
     assert model.build(2).noise_range == (1.0, 2.0)
@@ -263,11 +263,11 @@ def test_differing_claims_are_explained(small, tmp_path):
 def test_the_page_collects_reports(tmp_path):
     for name in ("S:fig6", "T:appC", "D:sec8"):
         reproduction.reproduce(name, "quick", out=tmp_path)
-    text = reproduction.page(tmp_path)
+    text = pages.page(tmp_path)
     assert "3 experiments" in text
     assert text.index("## D:sec8") < text.index("## S:fig6") < text.index("## T:appC")
     with pytest.raises(ValueError, match="holds no reports"):
-        reproduction.page(tmp_path / "nothing")
+        pages.page(tmp_path / "nothing")
 
 
 def test_all_experiments_in_one_go(monkeypatch, tmp_path):
@@ -291,26 +291,23 @@ def test_all_experiments_in_one_go(monkeypatch, tmp_path):
 
 def test_gold_thresholds_are_errors_of_exact_weights():
     condition = next(c for c in load("D:fig11").conditions() if c.module == "nru")
-    cell, _ = reproduction.questions(condition)[0]
+    cell, _ = planning.questions(condition)[0]
     assert cell.interpolation == "U[0,0.0001)"
-    gold = reproduction.GoldThreshold()
-    assert gold.inclusive
-    values = [gold.value(reproduction.questions(condition)[k][0]) for k in (0, 4)]
+    asked = [planning.questions(condition)[k][0] for k in (0, 4)]
+    values = [reproduction._threshold("gold", cell).value(cell) for cell in asked]
     assert values[1] == pytest.approx(1.1921e-07, rel=0.01)
     assert values[0] > 10 * values[1], "rounding of huge reciprocals"
 
 
 def test_scaled_recipes_keep_their_proportions():
-    recipe = reproduction._scaled(
-        Recipe(iterations=5_000_000, penalty=10, penalty_start=1_000_000, penalty_end=2_000_000), 0.02
-    )
+    recipe = planning._scaled(Recipe(iterations=5_000_000, penalty=10, penalty_start=1_000_000, penalty_end=2_000_000), 0.02)
     assert (recipe.iterations, recipe.penalty_start, recipe.penalty_end, recipe.log_interval) == (
         100_000,
         20_000,
         40_000,
         1_000,
     )
-    assert reproduction._scaled(recipe, 1.0) is recipe
+    assert planning._scaled(recipe, 1.0) is recipe
 
 
 @pytest.mark.parametrize("name", ["snmu-power", "nmu-minmax", "nmu-zscore"])
@@ -329,6 +326,6 @@ def test_variants_train(name):
 
 def test_estimates_grow_with_the_budget():
     for name in ("D:fig6", "M:tab2", "T:fig6.1", "H:fig6"):
-        quick, paper = (reproduction.estimate(load(name), budget) for budget in ("quick", "paper"))
+        quick, paper = (planning.estimate(load(name), budget) for budget in ("quick", "paper"))
         assert 0 < quick < paper
-    assert reproduction.estimate(load("M:fig2"), "paper") > 0
+    assert planning.estimate(load("M:fig2"), "paper") > 0

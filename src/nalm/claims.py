@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nalm.experiments import Claim, Experiment
     from nalm.metrics import Interval, Outcomes
 
-__all__ = ["RULES", "Row", "Verdict", "judge", "judge_exact"]
+__all__ = ["RULES", "VERDICTS", "Row", "Verdict", "judge", "judge_exact"]
 
 RULES = (
     "A published rate is given the Wilson interval of its runs, and agrees if it overlaps the measured one; so do means whose "
@@ -27,7 +27,7 @@ RULES = (
     "they are compared."
 )
 """When a claim agrees."""
-AGREE, DIFFER, INCOMPARABLE = "agree", "differ", "not comparable"
+VERDICTS = AGREE, DIFFER, INCOMPARABLE = "agree", "differ", "not comparable"
 RATES = ("success_rate", "interp_success_rate", "success_rate_diff_vs_ref")
 SLOW = ("U[-1.2,-1.1)", "U[1.1,1.2)")
 """Ranges that are left out where one range is compared with the others: they are slow for everyone."""

@@ -93,7 +93,7 @@ def list_tasks(as_json: Json = False) -> None:
 def list_experiments(as_json: Json = False) -> None:
     """Every published experiment that `nalm reproduce` runs, with the time that it will take on this machine."""
     from nalm.experiments import LEFT_OUT, load_all
-    from nalm.reproduction import estimate
+    from nalm.planning import estimate
 
     rows: list[dict[str, Any]] = [
         {
@@ -275,7 +275,7 @@ def reproduce_command(
     as_json: Json = False,
 ) -> None:
     """Run a published experiment, draw its figure, and set the result beside what was published."""
-    from nalm import reproduction
+    from nalm import pages, reproduction
     from nalm.experiments import BUDGETS
 
     if (identity is None) == (not every and page is None):
@@ -293,7 +293,7 @@ def reproduce_command(
             reports = reproduction.reproduce_all(budget, seeds, out, progress=progress)
     if page is not None:
         with open(page, "w", encoding="utf-8") as file:
-            file.write(reproduction.page(str(out)))
+            file.write(pages.page(str(out)))
     if as_json:
         typer.echo(json.dumps({"reports": [report.to_json() for report in reports]}, ensure_ascii=False))
         return

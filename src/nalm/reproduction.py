@@ -7,40 +7,41 @@ import json
 import os
 import platform
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch.nn.utils import vector_to_parameters
 
-from nalm import __version__, figures, metrics, tasks
-from nalm.claims import RULES, Row, Verdict, judge, judge_exact
+from nalm import __version__, figures, metrics
+from nalm.claims import VERDICTS, Row, Verdict, judge, judge_exact
 from nalm.engine.data import OPERATIONS, evaluation_inputs, fill_targets
 from nalm.exact import COMPUTATIONS
-from nalm.experiments import LEFT_OUT, Condition, Experiment, load, load_all
-from nalm.models import Model, model_of
-from nalm.runner import Progress, Silent, changed_data, engine_for, run_cells, threshold_of
+from nalm.experiments import load, load_all
+from nalm.models import model_of
+from nalm.pages import section
+from nalm.planning import estimate, questions
+from nalm.runner import Progress, Silent, run_cells, threshold_of
 from nalm.sampling import TEST, VALIDATION
 from nalm.simple_arithmetic import simple_arithmetic
-from nalm.specs import Cell, Runs
 from nalm.store import Store
-from nalm.variants import VARIANTS, variant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from matplotlib.figure import Figure
 
-    from nalm.specs import Recipe
+    from nalm.experiments import Condition, Experiment
+    from nalm.models import Model
+    from nalm.specs import Cell, Runs
 
-__all__ = ["Report", "estimate", "page", "reproduce", "reproduce_all"]
 
-VERDICTS = ("agree", "differ", "not comparable")
+__all__ = ["Report", "reproduce", "reproduce_all"]
 
 
 @dataclass
@@ -137,20 +138,9 @@ def explanation(experiment: Experiment, verdict: Verdict) -> str:
     return next((note.why for note in experiment.explanations if verdict.claim.id in note.ids), "")
 
 
-@dataclass(frozen=True)
-class GoldThreshold:
-    """Test error of a module with exact weights in float32, plus the float32 epsilon; it may be met exactly."""
-
-    inclusive: ClassVar[bool] = True
-
-    def value(self, cell: Cell) -> float:
-        """The gold error of the cell's module on the cell's test inputs."""
-        error = _gold_error(cell.module, cell.options, cell.operation, cell.inputs, cell.extrapolation)
-        return metrics.GoldThreshold(error).value(cell)
-
-
 @cache
 def _gold_error(module: str, options: Any, operation: str, inputs: int, extrapolation: str) -> float:
+    """Test error of a module with exact weights in float32."""
     layer = model_of(module, dict(options)).build(inputs).eval()
     layer.set_solution_(operation, tuple(range(min(inputs, 2))))  # type: ignore[operator]
     columns = evaluation_inputs(extrapolation, inputs, 10_000, TEST, np.dtype(np.float32))
@@ -163,40 +153,10 @@ def _gold_error(module: str, options: Any, operation: str, inputs: int, extrapol
     return float(error.double().square().mean())
 
 
-def _threshold(text: str | float) -> metrics.Threshold:
-    return GoldThreshold() if text == "gold" else threshold_of(text)
-
-
-def _scaled(recipe: Recipe, scale: float) -> Recipe:
-    """A recipe with all that is counted in steps made smaller, and at least fifty evaluations."""
-    if scale == 1:
-        return recipe
-    names = ("iterations", "penalty_start", "penalty_end", "loss_switch", "norm_every")
-    smaller = {name: round(getattr(recipe, name) * scale) for name in names}
-    smaller["norm_every"] = max(1, smaller["norm_every"])
-    smaller["log_interval"] = min(recipe.log_interval, max(1, smaller["iterations"] // 50))
-    return recipe.replace(**smaller)
-
-
-def questions(condition: Condition) -> list[tuple[Cell, Model]]:
-    """The cells of a condition, one a range."""
-    task = tasks.task_of(condition.task)
-    changed = changed_data(task, condition.data)
-    hidden = {**task.data, **changed}.get("hidden", 2)
-    asked = []
-    for text in condition.ranges:
-        interpolation, extrapolation = tasks.read_range(text)
-        if condition.module in VARIANTS:
-            model = model_of(variant(condition.module, interpolation, condition.operation))
-            model = replace(model, name=condition.module, label=condition.label, options=())
-            recipe = model_of("nmu").recipe_for(task.name, condition.operation, condition.inputs)
-        else:
-            model = model_of(condition.module, condition.options, hidden=hidden, start=changed.get("start", ""))
-            recipe = model.recipe_for(task.name, condition.operation, condition.inputs)
-        recipe = _scaled(recipe.replace(**condition.recipe), condition.scale)
-        rest = (recipe, task.name, model.options, tuple(changed.items()))
-        asked.append((Cell(model.name, condition.operation, condition.inputs, interpolation, extrapolation, *rest), model))
-    return asked
+def _threshold(text: str | float, cell: Cell) -> metrics.Threshold:
+    if text != "gold":
+        return threshold_of(text)
+    return metrics.GoldThreshold(_gold_error(cell.module, cell.options, cell.operation, cell.inputs, cell.extrapolation))
 
 
 def reproduce(
@@ -312,7 +272,7 @@ class _Joined:
 
 
 def _row(condition: Condition, cell: Cell, runs: Runs) -> Row:
-    threshold = _threshold(condition.threshold)
+    threshold = _threshold(condition.threshold, cell)
     limit = threshold.value(cell)
     return Row(
         series=condition.series,
@@ -473,143 +433,3 @@ class _Part:
     def advance(self, amount: float) -> None:
         """Move the whole on by a share."""
         self.whole.advance(self.share * amount / self.total)
-
-
-COSTS = {
-    "relu-mlp": (0.3, 0.05),
-    "relu6-mlp": (0.3, 0.05),
-    "nac-add": (0.25, 0.05),
-    "linear": (0.2, 0.045),
-    "nau": (0.2, 0.045),
-    "nmu": (0.22, 0.06),
-    "nac-mul": (0.25, 0.1),
-    "nac-mul-sigmoid": (0.25, 0.1),
-    "nac-mul-nmu": (0.25, 0.1),
-    "nalu": (0.45, 0.12),
-    "gnalu": (0.45, 0.12),
-    "nalu-separate": (0.5, 0.15),
-    "gated-nau-nmu": (0.4, 0.12),
-    "inalu": (0.6, 0.17),
-    "snmu": (0.3, 0.15),
-    "snmu-batch": (0.35, 0.17),
-    "stgnmu": (0.3, 0.08),
-    "naive-npu": (0.7, 0.17),
-    "npu": (0.7, 0.17),
-    "npu-mod": (0.7, 0.17),
-    "real-npu": (0.5, 0.17),
-    "real-npu-mod": (0.5, 0.17),
-    "nru": (0.3, 0.2),
-    "nru-sep-sign": (0.3, 0.2),
-    "nmru": (0.4, 0.2),
-    "nmru-no-sign": (0.25, 0.13),
-    "nmru-gated": (0.4, 0.2),
-}
-"""Microseconds that a step of one run takes one core, roughly: so many, and so many an input."""
-STACKED_STEP, SIMPLE_STEP, COMPILING, REFERENCE_LOOP = 1.2e-3, 8e-3, 6.0, 0.0105
-"""Seconds: a step of a stack of runs of the torch engine; a step of all models of the NPU paper's simple arithmetic;
-compiling a kernel; the loop below on that machine."""
-
-
-@cache
-def machine_factor() -> float:
-    """How much slower this machine is than the one of `COSTS`, by a short loop."""
-    values = np.linspace(0.1, 1, 100_000, dtype=np.float32)
-    times = []
-    for _ in range(5):
-        began = time.perf_counter()
-        for _ in range(10):
-            np.exp(np.log(values))
-        times.append(time.perf_counter() - began)
-    return min(times) / REFERENCE_LOOP
-
-
-def estimate(experiment: Experiment, budget: str, seeds: int | None = None) -> float:
-    """Seconds that an experiment will take on this machine, roughly."""
-    if experiment.kind == "exact":
-        settings = {**experiment.settings, **(experiment.quick.get("settings", {}) if budget == "quick" else {})}
-        steps = int(settings.get("steps", 0)) if experiment.compute == "simple_arithmetic" else 0
-        return (3.0 + SIMPLE_STEP * steps) * machine_factor()
-    fast = slow = 0.0
-    compiled = set()
-    for condition in experiment.conditions(budget, seeds):
-        task = tasks.task_of(condition.task)
-        hidden = {**task.data, **condition.data}.get("hidden", 2)
-        cell, model = questions(replace(condition, ranges=condition.ranges[:1]))[0]
-        steps = cell.recipe.iterations
-        if engine_for(model, "auto") == "fused":
-            names = [part.name for part in model.parts]
-            first = COSTS[names[0]]
-            each = first[0] + first[1] * cell.inputs + 0.02 * cell.inputs
-            if len(names) == 2:
-                second = COSTS[names[1]]
-                each = 0.025 * cell.inputs + hidden * first[1] * 0.45 * cell.inputs + second[0] + 2 * second[1] * hidden
-            fast += each * 1e-6 * steps * condition.seeds * len(condition.ranges)
-            compiled.add((condition.module, condition.inputs > 1))
-        else:
-            slow += STACKED_STEP * steps * (1 + condition.inputs / 50)
-    return machine_factor() * (fast / (os.cpu_count() or 1) + slow + COMPILING * len(compiled)) + 1.0
-
-
-def section(document: Mapping[str, Any], experiment: Experiment) -> list[str]:
-    """One experiment in Markdown, from its report's JSON."""
-    lines = [f"## {document['id']}: {document['title']}", ""]
-    also = f" Also {', '.join(experiment.also)}." if experiment.also else ""
-    trained = f" {document['seeds']} seeds, {document['engine']} engine," if document["seeds"] else ""
-    lines += [f"{experiment.source[0].upper()}{experiment.source[1:]}.{also}{trained} {document['seconds']:.0f} s.", ""]
-    if experiment.note:
-        lines += [experiment.note.strip(), ""]
-    if not document["claims"]:
-        lines += ["Nothing was published in numbers or words that could be checked.", ""]
-        return lines
-    counts = ", ".join(f"{document[name]} {name}" for name in VERDICTS if document[name])
-    lines += [f"{counts}.", "", "| claim | what | published | measured | verdict |", "| --- | --- | --- | --- | --- |"]
-    for claim in document["claims"]:
-        verdict = f"**{claim['verdict']}**" if claim["verdict"] == "differ" else claim["verdict"]
-        reason = f": {claim['reason']}" if claim["reason"] and claim["verdict"] != "differ" else ""
-        cells = [claim["id"], claim["what"], claim["published"], claim["measured"], verdict + reason]
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    differing: dict[str, list[str]] = {}
-    for claim in document["claims"]:
-        if claim["verdict"] == "differ":
-            differing.setdefault(claim["reason"] or "not explained yet", []).append(claim["id"])
-    if differing:
-        lines += ["", *(f"- {', '.join(names)}: {why}" for why, names in differing.items())]
-    return [*lines, ""]
-
-
-def page(folder: str | os.PathLike[str]) -> str:
-    """The page of all experiments whose reports a folder holds, in Markdown."""
-    documents = {}
-    for experiment in load_all():
-        path = Path(folder) / experiment.id.replace(":", "-") / "report.json"
-        if path.is_file():
-            documents[experiment.id] = json.loads(path.read_text(encoding="utf-8"))
-    if not documents:
-        raise ValueError(f"{folder} holds no reports; `nalm reproduce --all --out {folder}` makes them")
-    found = list(documents.values())
-    counts = {name: sum(one[name] for one in found) for name in VERDICTS}
-    lines = [
-        "# The papers' experiments, run again",
-        "",
-        "Written by `nalm reproduce --all --out DIR --page docs/reproduction.md`; do not edit.",
-        "",
-        f"{len(found)} experiments, {sum(counts.values())} published claims: "
-        + ", ".join(f"{count} {name}" for name, count in counts.items())
-        + f". {sum(one['seconds'] for one in found) / 60:.0f} minutes of training and computing on "
-        + f"{found[0]['machine']}; {min(one['date'] for one in found)} to {max(one['date'] for one in found)}; "
-        + f"nalm {found[0]['version']}.",
-        "",
-        RULES,
-        "",
-        "| id | experiment | budget | seeds | agree | differ | not comparable | time |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for one in found:
-        numbers = " | ".join(str(one[name]) for name in VERDICTS)
-        lines.append(
-            f"| {one['id']} | {one['title']} | {one['budget']} | {one['seeds'] or ''} | {numbers} | {one['seconds']:.0f} s |"
-        )
-    lines += ["", "Left out:", "", *(f"- {names}: {reason}." for names, reason in LEFT_OUT.items()), ""]
-    for one in found:
-        lines += section(one, load(one["id"]))
-    return "\n".join(lines)

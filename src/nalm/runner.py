@@ -13,7 +13,7 @@ import numpy as np
 from torch import nn
 
 from nalm import __version__, metrics, tasks
-from nalm.engine import fused, reference
+from nalm.engine import fused, lookup, reference
 from nalm.engine.data import Job
 from nalm.models import Model, model_of
 from nalm.specs import Cell, Runs
@@ -260,7 +260,7 @@ def engine_for(model: Model, engine: str) -> str:
         return engine
     if model.fused:
         try:
-            fused.kernel_of(model.build(2))
+            lookup.kernel_of(model.build(2))
         except ValueError:
             if engine == "fused":
                 raise

@@ -19,9 +19,10 @@ import numpy as np
 from numba import njit
 
 from nalm import native, sampling, vector
-from nalm.engine import data, kernels
+from nalm.engine import data, descent, kernels
 from nalm.engine.data import OPERATIONS, Job, evaluation_inputs, targets
 from nalm.engine.kernels import backward, forward, penalise, project, sparsity
+from nalm.engine.lookup import kernel_of
 from nalm.native import SAFE
 from nalm.sampling import GRADIENT, NOISE, TEST, TRAIN, VALIDATION, fill_normal, fill_rows, fill_uniform, parse
 from nalm.specs import OPTIMISERS, Recipe, Runs
@@ -31,9 +32,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Work", "compile_kernel", "gradient", "kernel_of", "train"]
+__all__ = ["Work", "compile_kernel", "gradient", "train"]
 
-LOSSES = ("mse", "pcc", "mape", "pcc-mse")
 NOISES = ("", "uniform", "normal")
 
 
@@ -72,7 +72,7 @@ def plan(recipe: Recipe, noise: int) -> _Plan:
         log_interval=recipe.log_interval,
         optimiser=OPTIMISERS.index(recipe.optimiser),
         learning_rate=recipe.learning_rate,
-        loss=LOSSES.index(recipe.loss),
+        loss=descent.LOSSES.index(recipe.loss),
         loss_switch=recipe.loss_switch,
         penalty=recipe.penalty,
         gate_penalty=recipe.penalty if recipe.gate_penalty is None else recipe.gate_penalty,
@@ -93,174 +93,14 @@ def plan(recipe: Recipe, noise: int) -> _Plan:
     )
 
 
-@njit(**kernels.SUMS)
-def _squared_error(y: Any, target: Any, rows: Any) -> Any:
-    total = y.dtype.type(0)
-    for b in range(rows):
-        total += (y[b] - target[b]) * (y[b] - target[b])
-    return total
-
-
-@njit(**SAFE)
-def _mse_pull(y: Any, target: Any, dy: Any) -> None:
-    factor = y.dtype.type(2) / y.dtype.type(y.size)
-    for b in range(y.size):
-        dy[b] = factor * (y[b] - target[b])
-
-
-@njit(**SAFE)
-def _mape_pull(y: Any, target: Any, dy: Any) -> None:
-    one, zero = y.dtype.type(1), y.dtype.type(0)
-    share = one / y.dtype.type(y.size)
-    for b in range(y.size):
-        ratio = (target[b] - y[b]) / target[b]
-        side = one if ratio > zero else (-one if ratio < zero else ratio)
-        dy[b] = -share * side / target[b]
-
-
-@njit(**kernels.SUMS)
-def _mean(y: Any) -> Any:
-    total = y.dtype.type(0)
-    for b in range(y.size):
-        total += y[b]
-    return total / y.dtype.type(y.size)
-
-
-@njit(**kernels.SUMS)
-def _pcc_pull(y: Any, target: Any, dy: Any) -> None:
-    """Gradient of one minus Pearson's coefficient with floors under both deviations."""
-    zero, rows = y.dtype.type(0), y.dtype.type(y.size)
-    epsilon = y.dtype.type(1.1920928955078125e-07)
-    y_mean, t_mean = _mean(y), _mean(target)
-    yy, tt, yt = zero, zero, zero
-    for b in range(y.size):
-        u, v = y[b] - y_mean, target[b] - t_mean
-        yy += u * u
-        tt += v * v
-        yt += u * v
-    floored = yy / rows < epsilon
-    sy = np.sqrt(max(yy / rows, epsilon))
-    st = np.sqrt(max(tt / rows, epsilon)) + epsilon
-    covariance = yt / rows
-    along = zero if floored else covariance / (sy * (sy + epsilon))
-    scale = y.dtype.type(-1) / (rows * (sy + epsilon) * st)
-    for b in range(y.size):
-        dy[b] = scale * ((target[b] - t_mean) - along * (y[b] - y_mean))
-
-
-@njit(**SAFE)
-def _adam(p: Any, g: Any, first: Any, second: Any, rate: Any, scale: Any) -> None:
-    """One step of Adam; `rate` is the learning rate over the first bias correction, `scale` one over the second's root.
-
-    Moments below 1e-30, far too small to matter beside the epsilon of 1e-8, are set to zero: once a run is solved they would
-    fade into denormal numbers, which slow the processor down a hundredfold.
-    """
-    tiny, zero = p.dtype.type(1e-30), p.dtype.type(0)
-    keep1, new1 = p.dtype.type(0.9), p.dtype.type(1 - 0.9)
-    keep2, new2 = p.dtype.type(0.999), p.dtype.type(1 - 0.999)
-    epsilon = p.dtype.type(1e-8)
-    for i in range(p.size):
-        m = keep1 * first[i] + new1 * g[i]
-        v = keep2 * second[i] + new2 * g[i] * g[i]
-        first[i] = zero if abs(m) < tiny else m
-        second[i] = zero if v < tiny else v
-        p[i] -= rate * m / (np.sqrt(v) * scale + epsilon)
-
-
-@njit(**SAFE)
-def _rmsprop(p: Any, g: Any, second: Any, rate: Any) -> None:
-    """One step of RMSProp; moments below 1e-30 are set to zero as in Adam."""
-    tiny, zero, epsilon = p.dtype.type(1e-30), p.dtype.type(0), p.dtype.type(1e-8)
-    keep, new = p.dtype.type(0.9), p.dtype.type(1 - 0.9)
-    for i in range(p.size):
-        v = keep * second[i] + new * g[i] * g[i]
-        second[i] = zero if v < tiny else v
-        p[i] -= rate * g[i] / (np.sqrt(v) + epsilon)
-
-
-@njit(**SAFE)
-def _norm_pull(p: Any, ends: Any, order: Any, strength: Any, g: Any) -> None:
-    """Gradient of strength times the sum over parameter tensors (which end at `ends`) of their norm."""
-    start = 0
-    for end in ends:
-        if order == 1:
-            for i in range(start, end):
-                g[i] += strength * (1 if p[i] > 0 else (-1 if p[i] < 0 else 0))
-        else:
-            squares = 0.0
-            for i in range(start, end):
-                squares += p[i] * p[i]
-            if squares > 0:
-                for i in range(start, end):
-                    g[i] += strength * p[i] / math.sqrt(squares)
-        start = end
-
-
-@njit(**SAFE)
-def _clip_gradient(g: Any, value: Any, norm: Any) -> None:
-    if value > 0:
-        for i in range(g.size):
-            g[i] = min(max(g[i], -value), value)
-    if norm > 0:
-        squares = 0.0
-        for i in range(g.size):
-            squares += g[i] * g[i]
-        factor = norm / (math.sqrt(squares) + 1e-6)
-        if factor < 1:
-            for i in range(g.size):
-                g[i] *= factor
-
-
-@njit(**SAFE)
-def _loss_pull(kind: Any, switch: Any, step: Any, y: Any, target: Any, dy: Any) -> None:
-    if kind == 2:
-        _mape_pull(y, target, dy)
-    elif kind == 1 or (kind == 3 and step < switch):
-        _pcc_pull(y, target, dy)
-    else:
-        _mse_pull(y, target, dy)
-
-
 @njit(**SAFE)
 def _evaluate(kernel: Any, p: Any, blocks: Any, answers: Any, rows: Any, noise: Any, t: Any, w: Any, y: Any) -> Any:
     """Mean squared error in eval mode over inputs in blocks (blocks, inputs, width), of which `rows` count."""
     width, total = blocks.shape[2], 0.0
     for k in range(blocks.shape[0]):
         forward(kernel, p, blocks[k], noise, False, t, w, y)
-        total += _squared_error(y, answers[k], min(width, rows - k * width))
+        total += descent.squared_error(y, answers[k], min(width, rows - k * width))
     return total / rows
-
-
-@njit(**SAFE)
-def _finite(p: Any) -> Any:
-    count = 0
-    for i in range(p.size):
-        count += 1 if abs(p[i]) < np.inf else 0
-    return count == p.size
-
-
-@njit(**SAFE)
-def _stuck(values: Any, counts: Any, groups: Any, total: Any) -> Any:
-    """Whether iNALU's rule says to start anew, from a history kept as (value, how often).
-
-    The mean of its first half is at most mean plus standard deviation of its second half, and the latter mean is above one.
-    """
-    half = total // 2
-    seen, before, after, squares = 0, 0.0, 0.0, 0.0
-    for k in range(groups):
-        first = min(max(half - seen, 0), counts[k])
-        second = counts[k] - first
-        seen += counts[k]
-        before += values[k] * first if first > 0 else 0.0
-        after += values[k] * second if second > 0 else 0.0
-    mean = after / (total - half)
-    seen = 0
-    for k in range(groups):
-        first = min(max(half - seen, 0), counts[k])
-        second = counts[k] - first
-        seen += counts[k]
-        squares += (values[k] - mean) ** 2 * second if second > 0 else 0.0
-    return before / half <= mean + math.sqrt(squares / (total - half)) and mean > 1.0
 
 
 def _aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
@@ -316,7 +156,7 @@ def _blocks(distribution: str, inputs: int, rows: int, width: int, purpose: int,
 @cache
 def _revision() -> int:
     """A number that changes with the sources that the compiled loop is made of, and with it the key of Numba's cache."""
-    sources = [Path(str(module.__file__)) for module in (native, sampling, data, vector)]
+    sources = [Path(str(module.__file__)) for module in (native, sampling, data, descent, vector)]
     sources += sorted(Path(str(kernels.__file__)).parent.glob("*.py"))
     return zlib.crc32(b"".join(path.read_bytes() for path in sources))
 
@@ -366,7 +206,7 @@ def _trainer() -> Any:
         decay1, decay2 = 1.0, 1.0
         for step in range(plan.iterations + 1):
             if step % plan.log_interval == 0:
-                if not _finite(p):
+                if not descent.finite(p):
                     return -row
                 last_error = _evaluate(kernel, p, validation_blocks, answers[0], rows, noise, t, w, y)
                 validation[row] = last_error
@@ -385,7 +225,7 @@ def _trainer() -> Any:
             elif plan.noise == 2:
                 fill_normal(seed, NOISE, step, noise[:, 0])
             forward(kernel, p, x, noise, True, t, w, y)
-            _loss_pull(plan.loss, plan.loss_switch, step, y, target, dy)
+            descent.loss_pull(plan.loss, plan.loss_switch, step, y, target, dy)
             for i in range(g.size):
                 g[i] = 0
             backward(kernel, p, x, noise, True, t, w, y, dy, g)
@@ -399,37 +239,37 @@ def _trainer() -> Any:
                     penalise(kernel, p, plan.penalty * share, plan.gate_penalty * share, g)
             if plan.norm > 0:
                 factors = min(step // plan.norm_every, plan.norm_steps)
-                _norm_pull(p, ends, plan.norm, plan.norm_start * plan.norm_factor**factors, g)
+                descent.norm_pull(p, ends, plan.norm, plan.norm_start * plan.norm_factor**factors, g)
             if plan.gradient_noise > 0:
                 normal = w.reshape(w.size)[: g.size]
                 fill_normal(seed, GRADIENT, step, normal)
                 deviation = math.sqrt(plan.gradient_noise / (1 + step) ** 0.55)
                 for i in range(g.size):
                     g[i] += deviation * normal[i]
-            _clip_gradient(g, plan.clip_value, plan.clip_norm)
+            descent.clip_gradient(g, plan.clip_value, plan.clip_norm)
             if plan.optimiser == 0:
                 decay1 *= 0.9
                 decay2 *= 0.999
                 rate, scale = plan.learning_rate / (1 - decay1), 1 / math.sqrt(1 - decay2)
-                _adam(p, g, first, second, p.dtype.type(rate), p.dtype.type(scale))
+                descent.adam(p, g, first, second, p.dtype.type(rate), p.dtype.type(scale))
             elif plan.optimiser == 1:
                 for i in range(p.size):
                     p[i] -= p.dtype.type(plan.learning_rate) * g[i]
             else:
-                _rmsprop(p, g, second, p.dtype.type(plan.learning_rate))
+                descent.rmsprop(p, g, second, p.dtype.type(plan.learning_rate))
             if plan.project:
                 project(kernel, p)
             if plan.reinitialise:
                 counts[groups - 1] += 1
                 total += 1
-                if step > 0 and step % 10 == 0 and total > 5000 and _stuck(values, counts, groups, total):
+                if step > 0 and step % 10 == 0 and total > 5000 and descent.stuck(values, counts, groups, total):
                     start_index = (start_index + 1) % starts.shape[0]
                     for i in range(p.size):
                         p[i] = starts[start_index, i]
                     groups, total = 1, 0
                     values[0] = last_error
                     counts[0] = 0
-        return row if _finite(p) else -row
+        return row if descent.finite(p) else -row
 
     return train
 
@@ -439,87 +279,10 @@ def gradient(kernel: Any, p: Any, training: Any, work: Any) -> None:
     """Output of a kernel in work.y and gradient of its mean squared error to work.target in work.g, for tests."""
     x, noise, _, target, y, dy, t, w, g = work
     forward(kernel, p, x, noise, training, t, w, y)
-    _mse_pull(y, target, dy)
+    descent.mse_pull(y, target, dy)
     for i in range(g.size):
         g[i] = 0
     backward(kernel, p, x, noise, training, t, w, y, dy, g)
-
-
-KERNEL_OF: dict[str, Callable[[Any], Any]] = {
-    "NACAdd": lambda layer: kernels.NACAdd(),
-    "NACMul": lambda layer: kernels.NACMul(0),
-    "NACMulSigmoid": lambda layer: kernels.NACMul(1),
-    "NACMulNMU": lambda layer: kernels.NACMul(2),
-    "Linear": lambda layer: kernels.Linear(int(layer.bias is not None), layer.out_features),
-    "NALU": lambda layer: kernels.NALU(1.0),
-    "GNALU": lambda layer: kernels.NALU(kernels.LOG_GOLDEN_RATIO),
-    "iNALU": lambda layer: kernels.INALU(),
-    "NAU": lambda layer: kernels.NAU(),
-    "NMU": lambda layer: kernels.NMU(),
-    "sNMU": lambda layer: kernels.SNMU(*layer.noise_range),
-    "sNMUBatch": lambda layer: kernels.SNMUBatch(),
-    "stgNMU": lambda layer: kernels.StgNMU(layer.sigma),
-    "NRU": lambda layer: kernels.NRU(0, layer.tanh_scale),
-    "NRUSepSign": lambda layer: kernels.NRU(1, layer.tanh_scale),
-    "NMRU": lambda layer: kernels.NMRU(1, 0),
-    "NMRUNoSign": lambda layer: kernels.NMRU(0, 0),
-    "NMRUGated": lambda layer: kernels.NMRU(1, 1),
-    "NPU": lambda layer: _npu(layer, complex_exponents=True),
-    "RealNPU": lambda layer: _npu(layer, complex_exponents=False),
-    "NaiveNPU": lambda layer: kernels.NPU(complex=1, naive=1),
-    "NALUSeparate": lambda layer: kernels.InputGated(kernels.NACAdd(), kernels.NACMul(0), 2, 2, 0),
-    "GatedNAUNMU": lambda layer: kernels.InputGated(kernels.NAU(), kernels.NMU(), 1, 1, 0),
-    "Stack": lambda layer: _stack(*layer),
-    "ReLUMLP": lambda layer: _perceptron(layer, math.inf),
-    "ReLU6MLP": lambda layer: _perceptron(layer, 6.0),
-}
-"""How to make a kernel's options from a layer, by the name of the layer's class."""
-
-
-def _npu(layer: Any, complex_exponents: bool) -> Any:
-    return kernels.NPU(
-        complex=int(complex_exponents),
-        bounded=int(layer.bounded),
-        clip_gate=int(layer.clip_gate),
-        skip_zero_weight=int(layer.skip_zero_weight),
-        bounded_imaginary=int(getattr(layer, "bounded_imaginary", False)),
-        epsilon=layer.epsilon,
-    )
-
-
-NOT_FIRST = ("iNALU", "NPU", "RealNPU", "NaiveNPU", "NMRUGated", "Stack")
-"""Layers that cannot be the first of a fused stack: not all that they do acts on each element of a parameter alone."""
-
-
-def _stack(*layers: Any) -> Any:
-    if len(layers) != 2 or type(layers[0]).__name__ in NOT_FIRST:
-        raise ValueError(f"the fused engine has no kernel for {', '.join(type(layer).__name__ for layer in layers)} in a stack")
-    first, second = layers
-    return _two_layers(first, kernel_of(first), kernel_of(second))
-
-
-def _perceptron(layer: Any, cap: float) -> Any:
-    if len(layer.linears) != 2:
-        raise ValueError(f"the fused engine has no kernel for {len(layer.hidden)} hidden layers; use the torch engine")
-    first, second = layer.linears
-    return _two_layers(first, kernels.Rectified(cap, 1, first.out_features), kernel_of(second))
-
-
-def _two_layers(first: Any, first_kernel: Any, second_kernel: Any) -> Any:
-    start, columns = 0, []
-    for p in first.parameters():
-        columns.append(start + np.arange(p.numel()).reshape(first.out_features, -1))
-        start += p.numel()
-    rows = kernels.scratch(first_kernel, first.in_features)[0]
-    return kernels.Stack(first_kernel, second_kernel, np.concatenate(columns, axis=1), start, rows)
-
-
-def kernel_of(layer: Any) -> Any:
-    """The kernel that computes a layer, or a stack of two; ValueError where there is none."""
-    name = type(layer).__name__
-    if name not in KERNEL_OF:
-        raise ValueError(f"the fused engine has no kernel for {name}; use the torch engine")
-    return KERNEL_OF[name](layer)
 
 
 def train(

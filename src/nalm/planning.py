@@ -1,0 +1,130 @@
+"""What an experiment will train, and roughly how long that takes on this machine."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nalm import tasks
+from nalm.models import Model, model_of
+from nalm.runner import changed_data, engine_for
+from nalm.specs import Cell
+from nalm.variants import VARIANTS, variant
+
+if TYPE_CHECKING:
+    from nalm.experiments import Condition, Experiment
+    from nalm.specs import Recipe
+
+__all__ = ["estimate", "questions"]
+
+
+def _scaled(recipe: Recipe, scale: float) -> Recipe:
+    """A recipe with all that is counted in steps made smaller, and at least fifty evaluations."""
+    if scale == 1:
+        return recipe
+    names = ("iterations", "penalty_start", "penalty_end", "loss_switch", "norm_every")
+    smaller = {name: round(getattr(recipe, name) * scale) for name in names}
+    smaller["norm_every"] = max(1, smaller["norm_every"])
+    smaller["log_interval"] = min(recipe.log_interval, max(1, smaller["iterations"] // 50))
+    return recipe.replace(**smaller)
+
+
+def questions(condition: Condition) -> list[tuple[Cell, Model]]:
+    """The cells of a condition, one a range."""
+    task = tasks.task_of(condition.task)
+    changed = changed_data(task, condition.data)
+    hidden = {**task.data, **changed}.get("hidden", 2)
+    asked = []
+    for text in condition.ranges:
+        interpolation, extrapolation = tasks.read_range(text)
+        if condition.module in VARIANTS:
+            model = model_of(variant(condition.module, interpolation, condition.operation))
+            model = replace(model, name=condition.module, label=condition.label, options=())
+            recipe = model_of("nmu").recipe_for(task.name, condition.operation, condition.inputs)
+        else:
+            model = model_of(condition.module, condition.options, hidden=hidden, start=changed.get("start", ""))
+            recipe = model.recipe_for(task.name, condition.operation, condition.inputs)
+        recipe = _scaled(recipe.replace(**condition.recipe), condition.scale)
+        rest = (recipe, task.name, model.options, tuple(changed.items()))
+        asked.append((Cell(model.name, condition.operation, condition.inputs, interpolation, extrapolation, *rest), model))
+    return asked
+
+
+COSTS = {
+    "relu-mlp": (0.3, 0.05),
+    "relu6-mlp": (0.3, 0.05),
+    "nac-add": (0.25, 0.05),
+    "linear": (0.2, 0.045),
+    "nau": (0.2, 0.045),
+    "nmu": (0.22, 0.06),
+    "nac-mul": (0.25, 0.1),
+    "nac-mul-sigmoid": (0.25, 0.1),
+    "nac-mul-nmu": (0.25, 0.1),
+    "nalu": (0.45, 0.12),
+    "gnalu": (0.45, 0.12),
+    "nalu-separate": (0.5, 0.15),
+    "gated-nau-nmu": (0.4, 0.12),
+    "inalu": (0.6, 0.17),
+    "snmu": (0.3, 0.15),
+    "snmu-batch": (0.35, 0.17),
+    "stgnmu": (0.3, 0.08),
+    "naive-npu": (0.7, 0.17),
+    "npu": (0.7, 0.17),
+    "npu-mod": (0.7, 0.17),
+    "real-npu": (0.5, 0.17),
+    "real-npu-mod": (0.5, 0.17),
+    "nru": (0.3, 0.2),
+    "nru-sep-sign": (0.3, 0.2),
+    "nmru": (0.4, 0.2),
+    "nmru-no-sign": (0.25, 0.13),
+    "nmru-gated": (0.4, 0.2),
+}
+"""Microseconds that a step of one run takes one core, roughly: so many, and so many an input."""
+STACKED_STEP, SIMPLE_STEP, COMPILING, REFERENCE_LOOP = 1.2e-3, 8e-3, 6.0, 0.0105
+"""Seconds: a step of a stack of runs of the torch engine; a step of all models of the NPU paper's simple arithmetic;
+compiling a kernel; the loop below on that machine."""
+
+
+@cache
+def machine_factor() -> float:
+    """How much slower this machine is than the one of `COSTS`, by a short loop."""
+    values = np.linspace(0.1, 1, 100_000, dtype=np.float32)
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        for _ in range(10):
+            np.exp(np.log(values))
+        times.append(time.perf_counter() - began)
+    return min(times) / REFERENCE_LOOP
+
+
+def estimate(experiment: Experiment, budget: str, seeds: int | None = None) -> float:
+    """Seconds that an experiment will take on this machine, roughly."""
+    if experiment.kind == "exact":
+        settings = {**experiment.settings, **(experiment.quick.get("settings", {}) if budget == "quick" else {})}
+        steps = int(settings.get("steps", 0)) if experiment.compute == "simple_arithmetic" else 0
+        return (3.0 + SIMPLE_STEP * steps) * machine_factor()
+    fast = slow = 0.0
+    compiled = set()
+    for condition in experiment.conditions(budget, seeds):
+        task = tasks.task_of(condition.task)
+        hidden = {**task.data, **condition.data}.get("hidden", 2)
+        cell, model = questions(replace(condition, ranges=condition.ranges[:1]))[0]
+        steps = cell.recipe.iterations
+        if engine_for(model, "auto") == "fused":
+            names = [part.name for part in model.parts]
+            first = COSTS[names[0]]
+            each = first[0] + first[1] * cell.inputs + 0.02 * cell.inputs
+            if len(names) == 2:
+                second = COSTS[names[1]]
+                each = 0.025 * cell.inputs + hidden * first[1] * 0.45 * cell.inputs + second[0] + 2 * second[1] * hidden
+            fast += each * 1e-6 * steps * condition.seeds * len(condition.ranges)
+            compiled.add((condition.module, condition.inputs > 1))
+        else:
+            slow += STACKED_STEP * steps * (1 + condition.inputs / 50)
+    return machine_factor() * (fast / (os.cpu_count() or 1) + slow + COMPILING * len(compiled)) + 1.0
