@@ -247,6 +247,7 @@ def test_an_experiment_from_start_to_files(small, tmp_path):
     again = reproduction.reproduce("X:fig1", "paper", out=tmp_path)
     assert again.table == report.table
     assert again.seconds < 0.5, "what the store holds is not trained again"
+    assert again.core_seconds == pytest.approx(report.core_seconds), "and what it took is remembered"
     with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
         reproduction.reproduce("X:fig1", seeds=0)
 

@@ -21,7 +21,10 @@ def section(document: Mapping[str, Any], experiment: Experiment) -> list[str]:
     lines = [f"## {document['id']}: {document['title']}", ""]
     also = f" Also {', '.join(experiment.also)}." if experiment.also else ""
     trained = f" {document['seeds']} seeds, {document['engine']} engine," if document["seeds"] else ""
-    lines += [f"{experiment.source[0].upper()}{experiment.source[1:]}.{also}{trained} {document['seconds']:.0f} s.", ""]
+    lines += [
+        f"{experiment.source[0].upper()}{experiment.source[1:]}.{also}{trained} {document['core_seconds']:,.0f} s on one core.",
+        "",
+    ]
     if experiment.note:
         lines += [experiment.note.strip(), ""]
     if not document["claims"]:
@@ -61,20 +64,19 @@ def page(folder: str | os.PathLike[str]) -> str:
         "",
         f"{len(found)} experiments, {sum(counts.values())} published claims: "
         + ", ".join(f"{count} {name}" for name, count in counts.items())
-        + f". {sum(one['seconds'] for one in found) / 60:.0f} minutes of training and computing on "
+        + f". {sum(one['core_seconds'] for one in found) / 3600:.1f} core-hours of training and computing on "
         + f"{found[0]['machine']}; {min(one['date'] for one in found)} to {max(one['date'] for one in found)}; "
         + f"nalm {found[0]['version']}.",
         "",
         RULES,
         "",
-        "| id | experiment | budget | seeds | agree | differ | not comparable | time |",
+        "| id | experiment | budget | seeds | agree | differ | not comparable | seconds on one core |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for one in found:
         numbers = " | ".join(str(one[name]) for name in VERDICTS)
-        lines.append(
-            f"| {one['id']} | {one['title']} | {one['budget']} | {one['seeds'] or ''} | {numbers} | {one['seconds']:.0f} s |"
-        )
+        what = " | ".join([one["id"], one["title"], one["budget"], str(one["seeds"] or "")])
+        lines.append(f"| {what} | {numbers} | {one['core_seconds']:,.0f} |")
     lines += ["", "Left out:", "", *(f"- {names}: {reason}." for names, reason in LEFT_OUT.items()), ""]
     for one in found:
         lines += section(one, load(one["id"]))

@@ -57,6 +57,8 @@ class Report:
     verdicts: list[Verdict]
     seconds: float
     compile_seconds: float = 0.0
+    core_seconds: float = 0.0
+    """What all runs took, added over threads, whenever they were trained."""
     engine: str = ""
     iterations: tuple[int, ...] = ()
     drawing: Any = field(default=None, repr=False)
@@ -69,7 +71,7 @@ class Report:
         """What was run, in a line."""
         steps = "/".join(f"{n:,}" for n in self.iterations)
         trained = f"{self.seeds} seeds, {steps} iterations, {self.engine} engine, " if self.rows else ""
-        how = f"{trained}{self.seconds:.1f} s, {self.budget} budget; nalm {__version__}"
+        how = f"{trained}{self.core_seconds:,.1f} s on one core, {self.budget} budget; nalm {__version__}"
         return f"{self.experiment.id}: {self.experiment.title} ({how})"
 
     def figure(self) -> Figure | None:
@@ -87,6 +89,7 @@ class Report:
             "engine": self.engine,
             "seconds": self.seconds,
             "compile_seconds": self.compile_seconds,
+            "core_seconds": self.core_seconds,
             "iterations": list(self.iterations),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
             "date": date.today().isoformat(),
@@ -213,7 +216,8 @@ def _compute(experiment: Experiment, budget: str) -> Report:
     verdicts = judge_exact(experiment, result.values, scaled=bool(fewer))
     draw = result.figure
     drawing = (lambda report: figures.captioned(draw(), report.caption())) if draw else None
-    return Report(experiment, budget, 0, [], result.table, verdicts, time.perf_counter() - began, drawing=drawing)
+    took = time.perf_counter() - began
+    return Report(experiment, budget, 0, [], result.table, verdicts, took, core_seconds=took, drawing=drawing)
 
 
 def _train(
@@ -226,16 +230,17 @@ def _train(
     asked = [(condition, cell, model) for condition in conditions for cell, model in questions(condition)]
     raw: dict[tuple[Cell, int], Runs] = {}
     engines: set[str] = set()
-    seconds = compiling = 0.0
+    seconds = compiling = core_seconds = 0.0
     shown = _Joined(progress or Silent(), sum(condition.seeds for condition, _, _ in asked))
     store = Store(out, version=__version__) if out is not None else None
     try:
         for count, part in groupby(sorted(asked, key=lambda one: one[0].seeds), key=lambda one: one[0].seeds):
             distinct = list({cell: (cell, model) for _, cell, model in part}.values())
-            found, used, training, compiled = run_cells(distinct, range(count), store=store, progress=shown)
-            raw |= {(cell, count): runs for cell, runs in found.items()}
-            engines |= used
-            seconds, compiling = seconds + training, compiling + compiled
+            trained = run_cells(distinct, range(count), store=store, progress=shown)
+            raw |= {(cell, count): runs for cell, runs in trained.runs.items()}
+            engines |= trained.engines
+            seconds, compiling = seconds + trained.seconds, compiling + trained.compile_seconds
+            core_seconds += sum(trained.core_seconds.values())
     finally:
         if store is not None:
             store.close()
@@ -250,6 +255,7 @@ def _train(
         verdicts=judge(experiment, rows, budget, scaled),
         seconds=seconds,
         compile_seconds=compiling,
+        core_seconds=core_seconds,
         engine="+".join(sorted(engines)),
         iterations=tuple(sorted({cell.recipe.iterations for _, cell, _ in asked})),
         drawing=_Drawing(asked, raw),

@@ -85,6 +85,19 @@ class Result:
         )
 
 
+@dataclass
+class Trained:
+    """Runs of cells, newly trained or from the store."""
+
+    runs: dict[Cell, Runs]
+    engines: set[str]
+    seconds: float
+    """Wall time of the training done now, compilation apart."""
+    compile_seconds: float
+    core_seconds: dict[Cell, float]
+    """What the runs of each cell took, added over threads, whenever they were trained."""
+
+
 def threshold_of(text: str | float) -> metrics.Threshold:
     """The threshold of a number, or of `simulated` (the papers' epsilon-perfect model, epsilon 1e-5)."""
     if text == "simulated":
@@ -168,18 +181,19 @@ def benchmark(
             questions.append((Cell(model.name, operation, inputs, interpolation, extrapolation, *rest), model))
     store = Store(out, version=__version__) if out is not None else None
     try:
-        raw, engines, seconds, compile_seconds = run_cells(
+        trained = run_cells(
             questions, chosen, engine=engine, store=store, threads=threads, compiled=compiled, progress=progress or Silent()
         )
     finally:
         if store is not None:
             store.close()
+    raw = trained.runs
     return Result(
         rows=[metrics.summarise(cell, runs, limit) for cell, runs in raw.items()],
         runs=[row for cell, runs in raw.items() for row in metrics.describe_runs(cell, runs, limit)],
-        engine="+".join(sorted(engines)),
-        seconds=seconds,
-        compile_seconds=compile_seconds,
+        engine="+".join(sorted(trained.engines)),
+        seconds=trained.seconds,
+        compile_seconds=trained.compile_seconds,
         labels={model.name: model.label for model in models},
         raw=raw,
         failures=[f"{cell.module} on {message}" for cell, runs in raw.items() for message in runs.messages if message],
@@ -211,8 +225,8 @@ def run_cells(
     threads: int | None = None,
     compiled: bool | None = None,
     progress: Progress | None = None,
-) -> tuple[dict[Cell, Runs], set[str], float, float]:
-    """Train what the store does not have yet; give the runs of every cell, the engines used, training and compile seconds.
+) -> Trained:
+    """Train what the store does not have yet; give the runs of every cell.
 
     Cells that share module, recipe and inputs are trained together. A cell is stored as soon as all its runs are done.
     """
@@ -221,6 +235,7 @@ def run_cells(
     missing = {cell: store.missing(cell, seeds, used) if store else list(seeds) for cell, _, used in plans}
     shown.start(sum(len(todo) for todo in missing.values()), "runs")
     results: dict[Cell, Runs] = {}
+    times: dict[Cell, float] = {}
     training = compiling = 0.0
     for _, group in groupby(plans, key=lambda plan: _kind(plan[0], plan[2])):
         members = list(group)
@@ -230,7 +245,7 @@ def run_cells(
             continue
         module, jobs, broken = _prepare(todo, missing)
         for cell, runs in broken.items():
-            results[cell] = runs
+            results[cell], times[cell] = runs, 0.0
             shown.advance(len(runs))
             if store:
                 store.add(cell, runs, engine=used, seconds=0.0)
@@ -240,13 +255,15 @@ def run_cells(
             compiling += fused.compile_kernel(module)
         began = time.perf_counter()
         for cell, runs, seconds in _train(used, module, jobs, threads, compiled, shown):
-            results[cell] = runs
+            results[cell], times[cell] = runs, seconds
             if store:
                 store.add(cell, runs, engine=used, seconds=seconds)
         training += time.perf_counter() - began
     if store:
         results = {cell: store.runs(cell, seeds, used) for cell, _, used in plans}
-    return {cell: results[cell] for cell, _, _ in plans}, {used for _, _, used in plans}, training, compiling
+        times = {cell: store.seconds(cell, seeds, used) for cell, _, used in plans}
+    ordered = {cell: results[cell] for cell, _, _ in plans}
+    return Trained(ordered, {used for _, _, used in plans}, training, compiling, {cell: times[cell] for cell in ordered})
 
 
 def _kind(cell: Cell, engine: str) -> tuple[Any, ...]:

@@ -209,6 +209,11 @@ class Store:
             messages=[row["message"] for row in rows],
         )
 
+    def seconds(self, cell: Cell, seeds: Sequence[int], engine: str | None = None) -> float:
+        """Wall time of the stored runs of these seeds, added up."""
+        stored = self._select("seconds", cell, engine)
+        return float(sum(stored[seed]["seconds"] for seed in seeds))
+
     def cells(self) -> list[Cell]:
         """Every stored cell, in order of first writing."""
         with self._explained():
