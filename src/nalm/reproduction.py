@@ -16,19 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.nn.utils import vector_to_parameters
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from nalm import __version__, figures, metrics
 from nalm.claims import VERDICTS, Row, Verdict, judge, judge_exact
-from nalm.engine.data import OPERATIONS, evaluation_inputs, fill_targets
+from nalm.engine import fused, reference
+from nalm.engine.data import OPERATIONS, Job, evaluation_inputs, fill_targets
 from nalm.exact import COMPUTATIONS
 from nalm.experiments import load, load_all
 from nalm.models import model_of
 from nalm.pages import section
 from nalm.planning import estimate, questions
-from nalm.runner import Progress, Silent, run_cells, threshold_of
-from nalm.sampling import TEST, VALIDATION
+from nalm.runner import Progress, Silent, engine_for, run_cells, threshold_of
+from nalm.sampling import VALIDATION
 from nalm.simple_arithmetic import simple_arithmetic
+from nalm.specs import Recipe
 from nalm.store import Store
 
 if TYPE_CHECKING:
@@ -143,17 +145,18 @@ def explanation(experiment: Experiment, verdict: Verdict) -> str:
 
 @cache
 def _gold_error(module: str, options: Any, operation: str, inputs: int, extrapolation: str) -> float:
-    """Test error of a module with exact weights in float32."""
-    layer = model_of(module, dict(options)).build(inputs).eval()
+    """Test error of a module with exact weights in float32, by the engine that trains it: another one rounds otherwise."""
+    model = model_of(module, dict(options))
+    layer = model.build(inputs)
     layer.set_solution_(operation, tuple(range(min(inputs, 2))))  # type: ignore[operator]
-    columns = evaluation_inputs(extrapolation, inputs, 10_000, TEST, np.dtype(np.float32))
-    target = np.empty((1, columns.shape[1]), np.float32)
+    start = parameters_to_vector(layer.parameters()).detach().numpy()
     second = min(1, inputs - 1)
     spans = np.array([[[0, 1], [second, second + 1]]])
-    fill_targets(OPERATIONS.index(operation), columns, spans, np.empty((2, columns.shape[1]), np.float32), target)
-    with torch.no_grad():
-        error = layer(torch.from_numpy(columns).T.contiguous()).squeeze(-1) - torch.from_numpy(target[0])
-    return float(error.double().square().mean())
+    untrained = Recipe(iterations=0)
+    job = Job(untrained, operation, inputs, extrapolation, extrapolation, [0], spans, start[None, None])
+    engine = fused if engine_for(model, "auto") == "fused" else reference
+    ((_, runs, _),) = engine.train(layer, [job])
+    return float(runs.test[0, 0])
 
 
 def _threshold(text: str | float, cell: Cell) -> metrics.Threshold:
