@@ -296,7 +296,7 @@ def test_gold_thresholds_are_errors_of_exact_weights():
     assert cell.interpolation == "U[0,0.0001)"
     asked = [planning.questions(condition)[k][0] for k in (0, 4)]
     values = [reproduction._threshold("gold", cell).value(cell) for cell in asked]
-    assert values[1] == pytest.approx(1.1921e-07, rel=0.01)
+    assert values[1] == pytest.approx(1.1921e-07, rel=0.05)
     assert values[0] > 10 * values[1], "rounding of huge reciprocals"
 
 
