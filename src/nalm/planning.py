@@ -85,6 +85,8 @@ COSTS = {
     "nmru-gated": (0.4, 0.2),
 }
 """Microseconds that a step of one run takes one core, roughly: so many, and so many an input."""
+PERCEPTRONS = {"relu-mlp": 0.1, "relu6-mlp": 0.1}
+"""And for an input and a hidden unit."""
 STACKED_STEP, SIMPLE_STEP, COMPILING, REFERENCE_LOOP = 1.2e-3, 8e-3, 6.0, 0.0010
 """Seconds: a step of a stack of runs of the torch engine; a step of all models of the NPU paper's simple arithmetic;
 compiling a kernel; the loop below on that machine."""
@@ -120,6 +122,8 @@ def estimate(experiment: Experiment, budget: str, seeds: int | None = None) -> f
             names = [part.name for part in model.parts]
             first = COSTS[names[0]]
             each = first[0] + first[1] * cell.inputs + 0.02 * cell.inputs
+            if names[0] in PERCEPTRONS:
+                each += PERCEPTRONS[names[0]] * cell.inputs * sum(dict(model.options).get("hidden", (100,)))
             if len(names) == 2:
                 second = COSTS[names[1]]
                 each = 0.025 * cell.inputs + hidden * first[1] * 0.45 * cell.inputs + second[0] + 2 * second[1] * hidden
