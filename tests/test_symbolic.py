@@ -122,3 +122,10 @@ def test_model_is_left_as_it_was():
     nalm.readout(layer)
     assert layer.training
     assert layer.weight.dtype == torch.float32
+
+
+def test_linear_layers_without_a_bias_are_read():
+    layer = nalm.Linear(2, 1, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[2.0, -1.0]]))
+    assert str(nalm.readout(layer, ["a", "b"])) == "2*a - b"

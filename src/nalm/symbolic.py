@@ -289,7 +289,8 @@ def _(layer: layers.iNALU, inputs: list[Expr], reader: _Reader) -> list[Expr]:
 
 @formula.register(layers.Linear)
 def _(layer: layers.Linear, inputs: list[Expr], reader: _Reader) -> list[Expr]:
-    rows, bias = reader.weight(layer, "weight"), reader.weight(layer, "bias")
+    rows = reader.weight(layer, "weight")
+    bias = [sp.Integer(0)] * len(rows) if layer.bias is None else reader.weight(layer, "bias")
     return [_dot(row, inputs) + b for row, b in zip(rows, bias, strict=True)]
 
 
