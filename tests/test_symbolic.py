@@ -128,4 +128,4 @@ def test_linear_layers_without_a_bias_are_read():
     layer = nalm.Linear(2, 1, bias=False)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[2.0, -1.0]]))
-    assert str(nalm.readout(layer, ["a", "b"])) == "2*a - b"
+    assert str(nalm.readout(layer, ["a", "b"])) == "2.0*a - 1.0*b"
