@@ -8,7 +8,8 @@ import pytest
 from scipy import integrate
 
 from nalm.claims import judge_exact
-from nalm.exact import COMPUTATIONS, backward_variance, forward_variance, nac_weight_variance
+from nalm.exact import COMPUTATIONS
+from nalm.exact.derivations import backward_variance, forward_variance, nac_weight_variance
 from nalm.experiments import load, load_all
 
 EXPERIMENTS = [one for one in load_all() if one.compute in COMPUTATIONS]

@@ -325,7 +325,7 @@ def _print_report(report: Any, out: str | None) -> None:
     trained = f"{report.seeds} seeds, {report.engine} engine, " if report.rows else ""
     typer.echo(f"{trained}{report.seconds:.1f} s, {report.compile_seconds:.1f} s compiling, {report.budget} budget")
     if out is not None:
-        typer.echo(f"wrote {os.path.join(out, experiment.id.replace(':', '-'))}")
+        typer.echo(f"wrote {os.path.join(out, experiment.slug)}")
 
 
 def _compact(row: dict[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def page(folder: str | os.PathLike[str]) -> str:
     """The page of all experiments whose reports a folder holds, in Markdown."""
     documents = {}
     for experiment in load_all():
-        path = Path(folder) / experiment.id.replace(":", "-") / "report.json"
+        path = Path(folder) / experiment.slug / "report.json"
         if path.is_file():
             documents[experiment.id] = json.loads(path.read_text(encoding="utf-8"))
     if not documents:
@@ -64,8 +64,9 @@ def page(folder: str | os.PathLike[str]) -> str:
         "",
         f"{len(found)} experiments, {sum(counts.values())} published claims: "
         + ", ".join(f"{count} {name}" for name, count in counts.items())
-        + f". {sum(one['core_seconds'] for one in found) / 3600:.1f} core-hours of training and computing on "
-        + f"{found[0]['machine']}; {min(one['date'] for one in found)} to {max(one['date'] for one in found)}; "
+        + f". {sum(one['core_seconds'] for one in found) / 3600:.1f} core-hours "
+        + f"(runs that experiments share count for each) on {found[0]['machine']}; "
+        + f"{min(one['date'] for one in found)} to {max(one['date'] for one in found)}; "
         + f"nalm {found[0]['version']}.",
         "",
         RULES,

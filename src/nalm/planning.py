@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nalm import tasks
-from nalm.models import Model, model_of
-from nalm.runner import changed_data, engine_for
-from nalm.specs import Cell
+from nalm.models import model_of
+from nalm.runner import cell_of, changed_data, engine_for
 from nalm.variants import VARIANTS, variant
 
 if TYPE_CHECKING:
     from nalm.experiments import Condition, Experiment
-    from nalm.specs import Recipe
+    from nalm.models import Model
+    from nalm.specs import Cell, Recipe
 
 __all__ = ["estimate", "questions"]
 
@@ -41,17 +41,17 @@ def questions(condition: Condition) -> list[tuple[Cell, Model]]:
     hidden = {**task.data, **changed}.get("hidden", 2)
     asked = []
     for text in condition.ranges:
-        interpolation, extrapolation = tasks.read_range(text)
+        ranges = tasks.read_range(text)
         if condition.module in VARIANTS:
-            model = model_of(variant(condition.module, interpolation, condition.operation))
+            model = model_of(variant(condition.module, ranges[0], condition.operation))
             model = replace(model, name=condition.module, label=condition.label, options=())
             recipe = model_of("nmu").recipe_for(task.name, condition.operation, condition.inputs)
         else:
             model = model_of(condition.module, condition.options, hidden=hidden, start=changed.get("start", ""))
             recipe = model.recipe_for(task.name, condition.operation, condition.inputs)
         recipe = _scaled(recipe.replace(**condition.recipe), condition.scale)
-        rest = (recipe, task.name, model.options, tuple(changed.items()))
-        asked.append((Cell(model.name, condition.operation, condition.inputs, interpolation, extrapolation, *rest), model))
+        cell = cell_of(model, task.name, condition.operation, condition.inputs, ranges, recipe, changed)
+        asked.append((cell, model))
     return asked
 
 
@@ -85,8 +85,8 @@ COSTS = {
     "nmru-gated": (0.4, 0.2),
 }
 """Microseconds that a step of one run takes one core, roughly: so many, and so many an input."""
-PERCEPTRONS = {"relu-mlp": 0.1, "relu6-mlp": 0.1}
-"""And for an input and a hidden unit."""
+HIDDEN_UNIT = 0.1
+"""And for an input of a hidden unit of a perceptron."""
 STACKED_STEP, SIMPLE_STEP, COMPILING, REFERENCE_LOOP = 1.2e-3, 8e-3, 6.0, 0.0010
 """Seconds: a step of a stack of runs of the torch engine; a step of all models of the NPU paper's simple arithmetic;
 compiling a kernel; the loop below on that machine."""
@@ -122,8 +122,8 @@ def estimate(experiment: Experiment, budget: str, seeds: int | None = None) -> f
             names = [part.name for part in model.parts]
             first = COSTS[names[0]]
             each = first[0] + first[1] * cell.inputs + 0.02 * cell.inputs
-            if names[0] in PERCEPTRONS:
-                each += PERCEPTRONS[names[0]] * cell.inputs * sum(dict(model.options).get("hidden", (100,)))
+            if names[0] in ("relu-mlp", "relu6-mlp"):
+                each += HIDDEN_UNIT * cell.inputs * sum(model.build(cell.inputs).hidden)  # type: ignore[arg-type]
             if len(names) == 2:
                 second = COSTS[names[1]]
                 each = 0.025 * cell.inputs + hidden * first[1] * 0.45 * cell.inputs + second[0] + 2 * second[1] * hidden

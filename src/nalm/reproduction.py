@@ -203,7 +203,7 @@ def _folder(out: str | os.PathLike[str] | None, experiment: Experiment) -> Path 
     """The experiment's own folder, made before any work; ValueError where that cannot be."""
     if out is None:
         return None
-    folder = Path(out) / experiment.id.replace(":", "-")
+    folder = Path(out) / experiment.slug
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -248,15 +248,13 @@ def _train(
         if store is not None:
             store.close()
     rows = [_row(condition, cell, raw[cell, condition.seeds]) for condition, cell, _ in asked]
-    shortened = budget == "quick" and "iterations" in experiment.quick.get("recipe", {})
-    scaled = shortened or any(condition.scale != 1 for condition in conditions)
     return Report(
         experiment=experiment,
         budget=budget,
         seeds=max(condition.seeds for condition in conditions),
         rows=rows,
         table=_grouped(experiment, rows) if experiment.groups else [_printed(experiment, row) for row in rows],
-        verdicts=judge(experiment, rows, budget, scaled),
+        verdicts=judge(experiment, rows, budget, any(condition.shortened for condition in conditions)),
         seconds=seconds,
         compile_seconds=compiling,
         core_seconds=core_seconds,

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Progress", "Result", "Silent", "benchmark", "changed_data", "engine_for", "run_cells", "threshold_of"]
+    from nalm.specs import Recipe
+
+__all__ = ["Progress", "Result", "Silent", "benchmark", "cell_of", "changed_data", "engine_for", "run_cells", "threshold_of"]
 
 ENGINES = ("auto", "fused", "torch")
 STACKED_RUNS = 512
@@ -176,9 +178,7 @@ def benchmark(
     for model in models:
         _check_operation(model, operation)
         tuned = model.recipe_for(task, operation, inputs).replace(**recipe)
-        for interpolation, extrapolation in pairs:
-            rest = (tuned, task, model.options, tuple(changed.items()))
-            questions.append((Cell(model.name, operation, inputs, interpolation, extrapolation, *rest), model))
+        questions += [(cell_of(model, task, operation, inputs, pair, tuned, changed), model) for pair in pairs]
     store = Store(out, version=__version__) if out is not None else None
     try:
         trained = run_cells(
@@ -198,6 +198,19 @@ def benchmark(
         raw=raw,
         failures=[f"{cell.module} on {message}" for cell, runs in raw.items() for message in runs.messages if message],
     )
+
+
+def cell_of(
+    model: Model,
+    task: str,
+    operation: str,
+    inputs: int,
+    ranges: tuple[str, str],
+    recipe: Recipe,
+    changed: Mapping[str, Any],
+) -> Cell:
+    """The cell of a model on a pair of ranges; `changed` is what of the task's data is not as published."""
+    return Cell(model.name, operation, inputs, *ranges, recipe, task, model.options, tuple(changed.items()))
 
 
 def changed_data(task: tasks.Task, data: Mapping[str, Any]) -> dict[str, Any]:

@@ -156,8 +156,9 @@ def _blocks(distribution: str, inputs: int, rows: int, width: int, purpose: int,
 @cache
 def _revision() -> int:
     """A number that changes with the sources that the compiled loop is made of, and with it the key of Numba's cache."""
-    sources = [Path(str(module.__file__)) for module in (native, sampling, data, descent, vector)]
-    sources += sorted(Path(str(kernels.__file__)).parent.glob("*.py"))
+    sources = [Path(str(module.__file__)) for module in (native, data, descent, vector)]
+    for package in (sampling, kernels):
+        sources += sorted(Path(str(package.__file__)).parent.glob("*.py"))
     return zlib.crc32(b"".join(path.read_bytes() for path in sources))
 
 

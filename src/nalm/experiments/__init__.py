@@ -84,6 +84,8 @@ class Condition:
     recipe: Mapping[str, Any]
     scale: float = 1.0
     """Factor on all that is counted in steps."""
+    shortened: bool = False
+    """Whether it trains for fewer steps than published."""
     varied: Any = None
     """Value of the sweep."""
 
@@ -162,6 +164,11 @@ class Experiment:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def slug(self) -> str:
+        """The id as the name of a file or folder."""
+        return self.id.replace(":", "-")
+
+    @property
     def task(self) -> str:
         """Name of the task, or `exact`."""
         return str(self.setup.get("task", "single-module") if self.kind == "training" else self.settings.get("task", "exact"))
@@ -210,6 +217,7 @@ class Experiment:
             options=merged["options"],
             recipe=merged["recipe"],
             scale=float(changes.get("scale", 1.0)),
+            shortened=changes.get("scale", 1.0) < 1 or "iterations" in changes.get("recipe", {}),
             varied=value,
         )
 

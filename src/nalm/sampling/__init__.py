@@ -1,0 +1,51 @@
+"""Distributions with their text form, and the counter-based random stream that engines and data sets share."""
+
+from nalm.sampling.distributions import (
+    FORMS,
+    Benford,
+    Distribution,
+    Exponential,
+    Halves,
+    Sobol,
+    TruncatedNormal,
+    Uniform,
+    Union,
+    parse,
+)
+from nalm.sampling.stream import (
+    GRADIENT,
+    NOISE,
+    SIMULATION,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    fill_normal,
+    fill_rows,
+    fill_uniform,
+    inverse_normal,
+    stream,
+)
+
+__all__ = [
+    "FORMS",
+    "GRADIENT",
+    "NOISE",
+    "SIMULATION",
+    "TEST",
+    "TRAIN",
+    "VALIDATION",
+    "Benford",
+    "Distribution",
+    "Exponential",
+    "Halves",
+    "Sobol",
+    "TruncatedNormal",
+    "Uniform",
+    "Union",
+    "fill_normal",
+    "fill_rows",
+    "fill_uniform",
+    "inverse_normal",
+    "parse",
+    "stream",
+]

@@ -1,0 +1,325 @@
+"""Distributions of inputs, with their text form."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from nalm.sampling.stream import (
+    BENFORD,
+    EITHER,
+    EXPONENTIAL,
+    HALVES,
+    NORMAL,
+    SEQUENCE,
+    SIMULATION,
+    SOBOL_BITS,
+    UNIFORM,
+    fill_rows,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+__all__ = [
+    "FORMS",
+    "Benford",
+    "Distribution",
+    "Exponential",
+    "Halves",
+    "Sobol",
+    "TruncatedNormal",
+    "Uniform",
+    "Union",
+    "parse",
+]
+
+
+@cache
+def _directions(columns: int) -> NDArray[np.float64]:
+    """Direction numbers of SciPy's Sobol sequence, (columns, SOBOL_BITS): what its points 2^j and 2^j - 1 differ in."""
+    from scipy.stats import qmc
+
+    generator = qmc.Sobol(columns, scramble=False, bits=SOBOL_BITS)
+
+    def point() -> NDArray[np.int64]:
+        whole: NDArray[np.int64] = np.rint(generator.random(1)[0] * 2**SOBOL_BITS).astype(np.int64)
+        return whole
+
+    found, before = np.empty((columns, SOBOL_BITS)), point()
+    for j in range(SOBOL_BITS):
+        after = point()
+        found[:, j] = before ^ after
+        if j == 0:
+            before = after
+        elif j + 1 < SOBOL_BITS:
+            generator.fast_forward(2**j - 2)
+            before = point()
+    return found
+
+
+class Distribution:
+    """What inputs are drawn from; `str` and `parse` go to and from its text form."""
+
+    name: ClassVar[str]
+    """How lists call it."""
+
+    def encode(self, columns: int = 1) -> NDArray[np.float64]:
+        """Rows (mode), (part), (part) of numbers for `fill_rows`, for so many columns."""
+        code = np.zeros((3, 5))
+        code[1] = self.part()
+        return code
+
+    def part(self) -> list[float]:
+        """Kind and parameters of a distribution that is not made of others."""
+        raise TypeError(f"{self} cannot be part of another distribution")
+
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest value."""
+        raise TypeError(f"{self} has no bounds")
+
+    def sample(self, rows: int, columns: int, seed: int, purpose: int = SIMULATION, step: int = 0) -> NDArray[np.float64]:
+        """Draw a table (rows, columns) in double precision."""
+        out = np.empty((columns, rows))
+        fill_rows(self.encode(columns), seed, purpose, step, out)
+        return out.T
+
+
+@dataclass(frozen=True)
+class Uniform(Distribution):
+    """Uniform on [low, high)."""
+
+    low: float
+    high: float
+    name: ClassVar[str] = "uniform"
+
+    def __post_init__(self) -> None:
+        """Refuse an empty or reversed range."""
+        _check_range(self, self.low, self.high)
+
+    def part(self) -> list[float]:
+        """Lower bound and width."""
+        return [UNIFORM, self.low, self.high - self.low, 0, 0]
+
+    def bounds(self) -> tuple[float, float]:
+        """The two ends."""
+        return self.low, self.high
+
+    def __str__(self) -> str:
+        """Text form, such as U[1,2)."""
+        return f"U[{_number(self.low)},{_number(self.high)})"
+
+
+@dataclass(frozen=True)
+class TruncatedNormal(Distribution):
+    """Normal with a mean and standard deviation, cut to [low, high)."""
+
+    mean: float
+    deviation: float
+    low: float
+    high: float
+    name: ClassVar[str] = "truncated normal"
+
+    def __post_init__(self) -> None:
+        """Refuse an empty range or a deviation that is not positive."""
+        _check_range(self, self.low, self.high)
+        if not self.deviation > 0:
+            raise ValueError(f"{self}: the standard deviation must be positive")
+
+    def part(self) -> list[float]:
+        """Mean, deviation and the probabilities of the two ends."""
+        ends = [0.5 * math.erfc((self.mean - end) / (self.deviation * math.sqrt(2))) for end in (self.low, self.high)]
+        return [NORMAL, self.mean, self.deviation, *ends]
+
+    def bounds(self) -> tuple[float, float]:
+        """The two ends."""
+        return self.low, self.high
+
+    def __str__(self) -> str:
+        """Text form, such as TN(0,1)[-5,5)."""
+        return f"TN({_number(self.mean)},{_number(self.deviation)})[{_number(self.low)},{_number(self.high)})"
+
+
+@dataclass(frozen=True)
+class Benford(Distribution):
+    """Whole numbers with as many digits as `low`, the leading one after Benford's law: B[10,100), B[100,1000).
+
+    The other digits are a whole number between low / 10 and high / 10, so that the second digit is never zero, as published.
+    """
+
+    low: float
+    high: float
+    name: ClassVar[str] = "Benford"
+
+    def __post_init__(self) -> None:
+        """Refuse bounds that are not powers of ten, ten times apart."""
+        _check_range(self, self.low, self.high)
+        if self.low < 10 or self.high != 10 * self.low or math.log10(self.low) % 1 != 0:
+            raise ValueError(f"{self}: the bounds must be 10 and 100, 100 and 1000, or so on")
+
+    def part(self) -> list[float]:
+        """Bounds of the other digits and value of the leading one."""
+        return [BENFORD, self.low / 10, self.high / 10, self.low, 0]
+
+    def bounds(self) -> tuple[float, float]:
+        """The two ends."""
+        return self.low, self.high
+
+    def __str__(self) -> str:
+        """Text form, such as B[10,100)."""
+        return f"B[{_number(self.low)},{_number(self.high)})"
+
+
+@dataclass(frozen=True)
+class Exponential(Distribution):
+    """Exponential with a scale (mean)."""
+
+    scale: float
+    name: ClassVar[str] = "exponential"
+
+    def __post_init__(self) -> None:
+        """Refuse a scale that is not positive."""
+        if not 0 < self.scale < math.inf:
+            raise ValueError(f"{self}: the scale must be positive")
+
+    def part(self) -> list[float]:
+        """The scale."""
+        return [EXPONENTIAL, self.scale, 0, 0, 0]
+
+    def bounds(self) -> tuple[float, float]:
+        """Zero and infinity."""
+        return 0.0, math.inf
+
+    def __str__(self) -> str:
+        """Text form, such as Exp(0.2)."""
+        return f"Exp({_number(self.scale)})"
+
+
+@dataclass(frozen=True)
+class Sobol(Distribution):
+    """Unscrambled Sobol points, scaled to (low, high): the same for every seed, step after step.
+
+    The first point of the sequence, the corner, is left out, as in the generator of the NPU paper.
+    """
+
+    low: float
+    high: float
+    name: ClassVar[str] = "Sobol sequence"
+
+    def __post_init__(self) -> None:
+        """Refuse an empty or reversed range."""
+        _check_range(self, self.low, self.high)
+
+    def bounds(self) -> tuple[float, float]:
+        """The two ends."""
+        return self.low, self.high
+
+    def encode(self, columns: int = 1) -> NDArray[np.float64]:
+        """Rows (mode, low, width), (nothing), (nothing), and the direction numbers of each column."""
+        code = np.zeros((3 + columns, SOBOL_BITS))
+        code[0, :3] = SEQUENCE, self.low, self.high - self.low
+        code[3:] = _directions(columns)
+        return code
+
+    def __str__(self) -> str:
+        """Text form, such as Sobol(-1,1)."""
+        return f"Sobol({_number(self.low)},{_number(self.high)})"
+
+
+@dataclass(frozen=True)
+class Union(Distribution):
+    """Each value from one of two distributions, with equal chance."""
+
+    first: Distribution
+    second: Distribution
+    name: ClassVar[str] = "either of two"
+
+    def encode(self, columns: int = 1) -> NDArray[np.float64]:
+        """Both parts."""
+        return np.stack([[EITHER, 0, 0, 0, 0], self.first.part(), self.second.part()])
+
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest end of the two."""
+        return _joint_bounds(self.first, self.second)
+
+    def __str__(self) -> str:
+        """Text form, such as U[-6,-2)|U[2,6)."""
+        return f"{self.first}|{self.second}"
+
+
+@dataclass(frozen=True)
+class Halves(Distribution):
+    """The first half of the inputs from one distribution, the second half from another."""
+
+    first: Distribution
+    second: Distribution
+    name: ClassVar[str] = "one for each half of the inputs"
+
+    def encode(self, columns: int = 1) -> NDArray[np.float64]:
+        """Both parts."""
+        return np.stack([[HALVES, 0, 0, 0, 0], self.first.part(), self.second.part()])
+
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest end of the two."""
+        return _joint_bounds(self.first, self.second)
+
+    def __str__(self) -> str:
+        """Text form, such as U[-2,-1)&U[1,2)."""
+        return f"{self.first}&{self.second}"
+
+
+def _joint_bounds(first: Distribution, second: Distribution) -> tuple[float, float]:
+    (a, b), (c, d) = first.bounds(), second.bounds()
+    return min(a, c), max(b, d)
+
+
+def _check_range(what: Distribution, low: float, high: float) -> None:
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"{what}: the lower bound must be below the upper one, both finite")
+
+
+def _number(value: float) -> str:
+    return repr(float(value)).removesuffix(".0")
+
+
+_NUMBER = r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*"
+_FORMS: list[tuple[str, Callable[..., Distribution]]] = [
+    (rf"U\[{_NUMBER},{_NUMBER}\)", Uniform),
+    (rf"TN\({_NUMBER},{_NUMBER}\)\[{_NUMBER},{_NUMBER}\)", TruncatedNormal),
+    (rf"B\[{_NUMBER},{_NUMBER}\)", Benford),
+    (rf"Sobol\({_NUMBER},{_NUMBER}\)", Sobol),
+    (rf"Exp\({_NUMBER}\)", Exponential),
+]
+
+FORMS = {
+    "U[1,2)": "uniform between two numbers",
+    "U[-6,-2)|U[2,6)": "each input value from one of the two",
+    "U[-2,-1)&U[1,2)": "first half of the inputs from the one, second half from the other",
+    "TN(0,1)[-5,5)": "normal with mean and standard deviation, truncated",
+    "B[10,100)": "whole numbers after Benford's law",
+    "Exp(0.2)": "exponential with a scale",
+    "Sobol(-1,1)": "Sobol sequence",
+}
+"""An example of every text form, with what it means."""
+
+
+def parse(text: str) -> Distribution:
+    """Read the text form of a distribution, such as ``U[1,2)`` or ``U[-6,-2)|U[2,6)``."""
+    text = text.strip()
+    for sign, combine in (("|", Union), ("&", Halves)):
+        if sign in text:
+            parts = [parse(part) for part in text.split(sign)]
+            if len(parts) != 2 or any(type(part) in (Union, Halves, Sobol) for part in parts):
+                raise ValueError(f"cannot read the distribution {text!r}: {sign} joins two plain distributions")
+            return combine(*parts)
+    for pattern, build in _FORMS:
+        if match := re.fullmatch(pattern, text):
+            return build(*map(float, match.groups()))
+    raise ValueError(f"cannot read the distribution {text!r}; examples of what is allowed: {', '.join(FORMS)}")
