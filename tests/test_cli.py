@@ -40,6 +40,7 @@ NAMES = [
     "nmru-gated",
     "nlrl",
     "nsr",
+    "sum-or-product",
     "linear",
     "relu-mlp",
     "relu6-mlp",

@@ -147,6 +147,7 @@ def test_reset_is_reproducible(name):
 
 
 BOXES = {
+    "sum-or-product": {"add_weight": (-1, 1), "mul_weight": (-1, 1), "choice": (0, 1)},
     "npu-mod": {"real": (-1, 1), "gate": (0, 1)},
     "real-npu-mod": {"real": (-1, 1), "gate": (0, 1)},
     "npu": {},

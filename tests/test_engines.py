@@ -9,6 +9,7 @@ import nalm
 from nalm import vector
 from nalm.engine import fused, kernels, lookup, reference
 from nalm.engine.data import Job
+from nalm.engine.work import Work
 from nalm.models import model_of
 from nalm.registry import modules
 from nalm.specs import Recipe, Runs
@@ -90,7 +91,7 @@ def check_gradient(layer, generator):
         parameters = np.concatenate([p.detach().numpy().ravel() for p in layer.parameters()])
         kernel = lookup.kernel_of(layer)
         noisy = getattr(layer, "noisy_inputs", inputs)
-        work = fused.Work.make(kernel, inputs, noisy, parameters.size, 32, np.float64)
+        work = Work.make(kernel, inputs, noisy, parameters.size, 32, np.float64)
         work.x[:] = x.numpy().T
         work.target[:] = np.linspace(-1, 2, 32)
         arguments = [x]
@@ -104,7 +105,8 @@ def check_gradient(layer, generator):
         fused.gradient(kernel, parameters, training, work)
         output = layer(*arguments).squeeze(-1)
         (output - torch.from_numpy(work.target)).square().mean().backward()
-        gradient = np.concatenate([p.grad.numpy().ravel() for p in layer.parameters()])
+        pulled = [torch.zeros_like(p) if p.grad is None else p.grad for p in layer.parameters()]
+        gradient = np.concatenate([g.numpy().ravel() for g in pulled])
         np.testing.assert_allclose(work.y, output.detach().numpy(), rtol=1e-11, atol=1e-12)
         np.testing.assert_allclose(work.g, gradient, rtol=1e-9, atol=1e-11 * (1 + np.abs(gradient).max()))
 

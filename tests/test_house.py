@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "nalm"
 LEVELS = {
     "native": 0,
+    "options": 0,
     "vector": 1,
     "layers": 2,
     "training": 2,
@@ -27,6 +28,7 @@ LEVELS = {
     "figures": 2,
     "registry": 3,
     "symbolic": 3,
+    "solver": 3,
     "store": 3,
     "tasks": 3,
     "variants": 3,
@@ -36,6 +38,7 @@ LEVELS = {
     "models": 4,
     "exact": 4,
     "simple_arithmetic": 5,
+    "limits": 5,
     "claims": 5,
     "runner": 5,
     "speed": 5,

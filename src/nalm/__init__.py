@@ -40,25 +40,33 @@ if TYPE_CHECKING:
     from nalm.layers import ReLU6MLP as ReLU6MLP
     from nalm.layers import ReLUMLP as ReLUMLP
     from nalm.layers import Stack as Stack
+    from nalm.layers import SumOrProduct as SumOrProduct
     from nalm.layers import Unit as Unit
     from nalm.layers import iMNAC as iMNAC
     from nalm.layers import iNAC as iNAC
     from nalm.layers import iNALU as iNALU
     from nalm.layers import penalty as penalty
     from nalm.layers import project_ as project_
+    from nalm.layers import snap_ as snap_
     from nalm.layers import sNMU as sNMU
     from nalm.layers import sNMUBatch as sNMUBatch
     from nalm.layers import sparsity_error as sparsity_error
     from nalm.layers import stgNMU as stgNMU
+    from nalm.options import Centring as Centring
+    from nalm.options import LevenbergMarquardt as LevenbergMarquardt
+    from nalm.options import LogMagnitude as LogMagnitude
+    from nalm.options import Restarts as Restarts
+    from nalm.options import Snap as Snap
     from nalm.registry import create as create
     from nalm.registry import modules as modules
     from nalm.runner import benchmark as benchmark
+    from nalm.solver import fit as fit
     from nalm.symbolic import readout as readout
 
 _LAYERS = (
     "NAU NACAdd iNAC NACMul NACMulSigmoid NACMulNMU iMNAC NMU sNMU sNMUBatch stgNMU NRU NRUSepSign NMRU NMRUNoSign "
     "NMRUGated NaiveNPU NPU RealNPU NALU NALUSeparate iNALU GNALU GatedNAUNMU NLRL NSR Linear ReLUMLP ReLU6MLP ProductFC "
-    "Quadratic Stack Unit penalty project_ sparsity_error"
+    "Quadratic SumOrProduct Stack Unit penalty project_ snap_ sparsity_error"
 )
 _HOME = {
     **dict.fromkeys(_LAYERS.split(), "nalm.layers"),
@@ -66,6 +74,8 @@ _HOME = {
     "modules": "nalm.registry",
     "readout": "nalm.symbolic",
     "benchmark": "nalm.runner",
+    "fit": "nalm.solver",
+    **dict.fromkeys(["LogMagnitude", "Centring", "LevenbergMarquardt", "Snap", "Restarts"], "nalm.options"),
 }
 
 _SUBMODULES = ("layers", "symbolic", "training")

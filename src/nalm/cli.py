@@ -69,6 +69,7 @@ def list_modules(as_json: Json = False) -> None:
             "paper": PAPERS[record.paper],
             "summary": record.summary,
             "fused": record.fused,
+            "robust": record.robust is not None,
         }
         for record in modules().values()
     ]
@@ -160,7 +161,7 @@ def bench(
     ] = None,
     seeds: Annotated[int, typer.Option(parser=_whole_number, help="Runs a range.")] = 25,
     iterations: Annotated[int | None, typer.Option(parser=_whole_number, help="Training steps; default: as published.")] = None,
-    recipe: Annotated[str, typer.Option(help="Named recipe.")] = "published",
+    recipe: Annotated[str, typer.Option(help="`published`, or `robust`: reliable training beyond the papers.")] = "published",
     set_values: Annotated[
         list[str] | None, typer.Option("--set", help="A value of the recipe, such as learning_rate=0.01; may be repeated.")
     ] = None,
@@ -176,8 +177,6 @@ def bench(
     """Train modules on an operation over ranges and seeds; print the table, and store results and figure under --out."""
     from nalm.runner import benchmark
 
-    if recipe != "published":
-        raise typer.BadParameter(f"unknown recipe {recipe!r}; there is: published")
     values = dict(_setting(text) for text in set_values or [])
     if iterations is not None:
         values["iterations"] = iterations
@@ -195,6 +194,7 @@ def bench(
             out=out,
             data=dict(_setting(text, "--data") for text in data or []),
             progress=progress,
+            recipe=recipe,
             **values,
         )
     files = []
@@ -278,7 +278,9 @@ def reproduce_command(
     from nalm import pages, reproduction
     from nalm.experiments import BUDGETS
 
-    if (identity is None) == (not every and page is None):
+    if page is not None and identity is not None and ":" in identity:
+        raise typer.BadParameter("--page is for all experiments of the papers: give it without an id")
+    if (identity is not None and every) or (identity is None and not every and page is None):
         raise typer.BadParameter("give the id of an experiment, or --all; `nalm list experiments` shows the ids")
     if budget not in BUDGETS:
         raise typer.BadParameter(f"unknown budget {budget!r}; there are: {', '.join(BUDGETS)}")
@@ -293,7 +295,7 @@ def reproduce_command(
             reports = reproduction.reproduce_all(budget, seeds, out, progress=progress)
     if page is not None:
         with open(page, "w", encoding="utf-8") as file:
-            file.write(pages.page(str(out)))
+            file.write(pages.page(str(out)) if identity is None else pages.own_page(str(out)))
     if as_json:
         typer.echo(json.dumps({"reports": [report.to_json() for report in reports]}, ensure_ascii=False))
         return
@@ -305,12 +307,21 @@ def reproduce_command(
         typer.echo(f"wrote {page}")
 
 
+def _problem(line: dict[str, Any]) -> dict[str, Any]:
+    """A line of a table of problems, as it is printed."""
+    from nalm.pages import problem_cells
+
+    return problem_cells(line)
+
+
 def _print_report(report: Any, out: str | None) -> None:
     document, experiment = report.to_json(), report.experiment
     typer.echo(f"{experiment.id}: {experiment.title} ({experiment.source})")
     if experiment.note:
         typer.echo(" ".join(experiment.note.split()))
-    if experiment.groups or not report.rows:
+    if experiment.table == "problems":
+        _print_rows([_problem(line) for line in document["table"]])
+    elif experiment.groups or not report.rows:
         _print_rows(document["table"])
     else:
         _print_rows([_compact(row) for row in document["table"]])

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector
 
-from nalm.layers import Stack
-from nalm.registry import info
+from nalm.layers import Stack, select_all_
+from nalm.registry import SUMS, info
 from nalm.specs import Recipe
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ __all__ = ["Model", "model_of"]
 
 PARTS: dict[str, tuple[str, dict[str, Any]]] = {"plain-linear": ("linear", {"bias": False})}
 """Layers of stacks that are a registered module with options."""
+
+RECIPES = ("published", "robust")
+"""Names of recipes."""
 
 TWO_LAYERS = {"arithmetic-dataset": 5_000_000, "function4": 200_000, "large-scale": 100_000}
 """Iterations that the papers train on the tasks for two layers."""
@@ -51,23 +54,37 @@ class Model:
         """Whether its layers have kernels."""
         return bool(self.parts) and all(part.fused for part in self.parts)
 
-    def recipe_for(self, task: str, operation: str, inputs: int) -> Recipe:
-        """How the papers train it on a task; the default recipe for what they do not."""
+    def recipe_for(self, task: str, operation: str, inputs: int, name: str = "published") -> Recipe:
+        """How the papers train it on a task, the default recipe for what they do not; or the `robust` recipe, if it has one."""
+        if name == "robust":
+            return self._robust()
+        if name != "published":
+            raise ValueError(f"unknown recipe {name!r}; there are: {', '.join(RECIPES)}")
         if task in TWO_LAYERS:
             return _two_layer_recipe(self.parts, TWO_LAYERS[task])
         if len(self.parts) == 1:
             return self.parts[0].recipe_for(operation, inputs)
         return Recipe()
 
-    def starts(self, module: nn.Module, inputs: int, seed: int, attempts: int) -> NDArray[np.float64]:
-        """Initial parameters of a seed, shape (attempts, parameters); they follow from the seed alone."""
+    def _robust(self) -> Recipe:
+        recipes = [part.robust for part in self.parts]
+        if not recipes or None in recipes:
+            raise ValueError(f"{self.name} has no robust recipe; `nalm list modules --json` says which modules have one")
+        if len(recipes) == 2:
+            return SUMS
+        return recipes[0] or SUMS
+
+    def starts(self, module: nn.Module, inputs: int, seed: int, attempts: int, rule: str = "own") -> NDArray[np.float64]:
+        """Initial parameters of a seed, shape (attempts, parameters); they follow from the seed alone, and from the rule."""
         rows = []
         if self.parts:
             generator = torch.Generator().manual_seed(seed)
-            for _ in range(attempts):
+            for attempt in range(attempts):
                 module.reset_parameters(generator)  # type: ignore[operator]
                 if self.start:
                     _reset_small_(module, generator)
+                if rule == "selecting" and attempt % 2 == 0:
+                    select_all_(module, generator)
                 rows.append(_flat(module))
         else:
             with torch.random.fork_rng():

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from nalm import layers
+from nalm.options import LevenbergMarquardt, LogMagnitude, Restarts, Snap
 from nalm.specs import Recipe
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ PAPERS = {
     "mistry2022division": "Mistry, Farrahi and Hare, Exploring the Learning Mechanisms of Neural Division Modules, TMLR 2022",
     "mistry2022snmu": "Mistry, Farrahi and Hare, Improving the Robustness of Neural Multiplication Units with Reversible "
     "Stochasticity, 2022",
+    "nalm": "this library",
     "mistry2023": "Mistry, Neural Arithmetic Logic Modules, PhD thesis, University of Southampton, 2023",
 }
 """Where the modules come from, by the key that records use."""
@@ -65,6 +67,8 @@ class ModuleInfo:
     """What changes in the recipe when there are irrelevant inputs."""
     by_operation: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What changes in the recipe for an operation."""
+    robust: Recipe | None = None
+    """How it is trained reliably, beyond its paper; none where no recipe was found that helps."""
 
     def build(self, in_features: int, out_features: int, **options: Any) -> Unit:
         """Build the layer; `options` are those of the class and go before the record's own."""
@@ -94,6 +98,19 @@ class ModuleInfo:
         return self.cls.domain
 
 
+SUMS = Recipe(solver=LevenbergMarquardt(), snap=Snap(), restarts=Restarts(start="selecting"))
+"""Robust recipe of sums: squared errors have one minimum there."""
+PRODUCTS = SUMS.replace(loss=LogMagnitude())
+"""Robust recipe of products of powers: so have squared errors of log magnitudes."""
+ROBUST = {
+    **dict.fromkeys(("nac-add", "nau"), SUMS),
+    **dict.fromkeys(("nac-mul", "nac-mul-sigmoid", "nac-mul-nmu", "nmu", "snmu", "snmu-batch"), PRODUCTS),
+    **dict.fromkeys(("naive-npu", "npu", "npu-mod", "real-npu", "real-npu-mod"), PRODUCTS),
+    **dict.fromkeys(("nru", "nru-sep-sign", "nmru", "nmru-no-sign", "nmru-gated", "sum-or-product"), PRODUCTS),
+}
+"""Robust recipes by module."""
+
+
 def _records() -> dict[str, ModuleInfo]:
     trask, madsen, heim, schloer = "trask2018", "madsen2020", "heim2020", "schloer2020"
     division, snmu = "mistry2022division", "mistry2022snmu"
@@ -114,8 +131,23 @@ def _records() -> dict[str, ModuleInfo]:
     records = [
         info("nac-add", "NAC+", layers.NACAdd, trask, "Sum; weights tanh times sigmoid.", fused=True),
         info("nac-mul", "NAC•", layers.NACMul, trask, "Product of powers in log space; loses signs.", fused=True),
-        info("nac-mul-sigmoid", "NAC•,σ", layers.NACMulSigmoid, madsen, "NAC• with sigmoid exponents.", fused=True),
-        info("nac-mul-nmu", "NAC•,NMU", layers.NACMulNMU, madsen, "NAC• with NMU weights.", fused=True, recipe=discrete),
+        info(
+            "nac-mul-sigmoid",
+            "NAC•,σ",
+            layers.NACMulSigmoid,
+            madsen,
+            "NAC• with sigmoid exponents.",
+            fused=True,
+        ),
+        info(
+            "nac-mul-nmu",
+            "NAC•,NMU",
+            layers.NACMulNMU,
+            madsen,
+            "NAC• with NMU weights.",
+            fused=True,
+            recipe=discrete,
+        ),
         info("nalu", "NALU", layers.NALU, trask, "Gate between sum and product of one shared weight.", fused=True),
         info("nalu-separate", "NALU (separate)", layers.NALUSeparate, madsen, "NALU with a weight per path.", fused=True),
         info(
@@ -134,7 +166,15 @@ def _records() -> dict[str, ModuleInfo]:
         ),
         info("gnalu", "G-NALU", layers.GNALU, "rana2019", "NALU to the base of the golden ratio.", fused=True),
         info("nau", "NAU", layers.NAU, madsen, sums, fused=True, recipe=Recipe(penalty=0.01)),
-        info("nmu", "NMU", layers.NMU, madsen, "Product of selected inputs; weights in [0, 1].", fused=True, recipe=discrete),
+        info(
+            "nmu",
+            "NMU",
+            layers.NMU,
+            madsen,
+            "Product of selected inputs; weights in [0, 1].",
+            fused=True,
+            recipe=discrete,
+        ),
         info(
             "gated-nau-nmu",
             "Gated NAU/NMU",
@@ -144,7 +184,15 @@ def _records() -> dict[str, ModuleInfo]:
             fused=True,
             recipe=discrete,
         ),
-        info("snmu", "sNMU", layers.sNMU, snmu, "NMU with reversible noise U(1, 5) in training.", fused=True, recipe=discrete),
+        info(
+            "snmu",
+            "sNMU",
+            layers.sNMU,
+            snmu,
+            "NMU with reversible noise U(1, 5) in training.",
+            fused=True,
+            recipe=discrete,
+        ),
         info(
             "snmu-batch",
             "sNMU (batch)",
@@ -165,7 +213,15 @@ def _records() -> dict[str, ModuleInfo]:
             recipe=stg,
             with_more_inputs={"iterations": 100_000},
         ),
-        info("naive-npu", "NaiveNPU", layers.NaiveNPU, heim, "Complex powers, without a gate.", fused=True, recipe=power),
+        info(
+            "naive-npu",
+            "NaiveNPU",
+            layers.NaiveNPU,
+            heim,
+            "Complex powers, without a gate.",
+            fused=True,
+            recipe=power,
+        ),
         info(
             "npu",
             "NPU",
@@ -226,7 +282,15 @@ def _records() -> dict[str, ModuleInfo]:
             recipe=nru,
             with_more_inputs=slower,
         ),
-        info("nmru", "NMRU", layers.NMRU, division, "NMU over inputs and reciprocals, with sign.", fused=True, recipe=nmru),
+        info(
+            "nmru",
+            "NMRU",
+            layers.NMRU,
+            division,
+            "NMU over inputs and reciprocals, with sign.",
+            fused=True,
+            recipe=nmru,
+        ),
         info(
             "nmru-no-sign",
             "NMRU (no sign)",
@@ -236,16 +300,33 @@ def _records() -> dict[str, ModuleInfo]:
             fused=True,
             recipe=replace(nmru, clip_norm=0.0),
         ),
-        info("nmru-gated", "NMRU (gated)", layers.NMRUGated, division, "NMRU behind gates.", fused=True, recipe=gated),
+        info(
+            "nmru-gated",
+            "NMRU (gated)",
+            layers.NMRUGated,
+            division,
+            "NMRU behind gates.",
+            fused=True,
+            recipe=gated,
+        ),
         info("nlrl", "NLRL", layers.NLRL, "reimann2019", "Boolean rules: AND, OR, NOT of selected inputs."),
         info("nsr", "NSR", layers.NSR, "faber2020", "Comparison of two selected inputs."),
+        info(
+            "sum-or-product",
+            "Sum or product",
+            layers.SumOrProduct,
+            "nalm",
+            "Sum or product of powers, by a hard choice.",
+            fused=True,
+            recipe=discrete,
+        ),
         info("linear", "Linear", layers.Linear, madsen, "Linear layer (baseline).", penalty="none", fused=True),
         info("relu-mlp", "ReLU MLP", layers.ReLUMLP, madsen, "ReLU network (baseline).", penalty="none", fused=True),
         info("relu6-mlp", "ReLU6 MLP", layers.ReLU6MLP, madsen, "ReLU6 network (baseline).", penalty="none", fused=True),
         info("product-fc", "FC product", layers.ProductFC, snmu, "Product of all inputs (baseline).", penalty="none"),
         info("quadratic", "Quadratic", layers.Quadratic, "mistry2023", "Quadratic layer (baseline).", penalty="none"),
     ]
-    by_name = {record.name: record for record in records}
+    by_name = {record.name: replace(record, robust=ROBUST.get(record.name)) for record in records}
     if len(by_name) != len(records):
         raise ValueError("two records share a name")
     return by_name

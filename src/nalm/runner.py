@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -129,7 +128,8 @@ def benchmark(
     threads: int | None = None,
     compiled: bool | None = None,
     progress: Progress | None = None,
-    **recipe: Any,
+    recipe: str = "published",
+    **changes: Any,
 ) -> Result:
     """Train modules on an operation over ranges and seeds, and judge them as the papers do.
 
@@ -149,7 +149,8 @@ def benchmark(
         threads: threads of the fused engine; by default all cores.
         compiled: whether the torch engine compiles its step; by default where the training is long enough to gain from it.
         progress: what shows progress.
-        recipe: values of the recipe to change, such as ``iterations=10_000``; the others are the module's published ones.
+        recipe: `published`, or `robust`: reliable training beyond the papers, for the modules that have it.
+        changes: values of the recipe to change, such as ``iterations=10_000``.
 
     Returns:
         rows, runs and raw results; ``result.plot("figure")`` draws them.
@@ -177,7 +178,7 @@ def benchmark(
     questions: list[tuple[Cell, Model]] = []
     for model in models:
         _check_operation(model, operation)
-        tuned = model.recipe_for(task, operation, inputs).replace(**recipe)
+        tuned = model.recipe_for(task, operation, inputs, recipe).replace(**changes)
         questions += [(cell_of(model, task, operation, inputs, pair, tuned, changed), model) for pair in pairs]
     store = Store(out, version=__version__) if out is not None else None
     try:
@@ -265,7 +266,7 @@ def run_cells(
         if not jobs:
             continue
         if used == "fused":
-            compiling += fused.compile_kernel(module)
+            compiling += fused.compile_kernel(module, solver=members[0][0].recipe.solver is not None)
         began = time.perf_counter()
         for cell, runs, seconds in _train(used, module, jobs, threads, compiled, shown):
             results[cell], times[cell] = runs, seconds
@@ -306,14 +307,15 @@ def _prepare(
 ) -> tuple[nn.Module, dict[Cell, Job], dict[Cell, Runs]]:
     """The module, a job for each cell, and, for a user's module that cannot be built, failed runs in its place."""
     cell, model = next(iter(cells.items()))
-    inputs, attempts = cell.inputs, 16 if cell.recipe.reinitialise else 1
+    inputs, attempts = cell.inputs, _attempts(cell.recipe)
+    rule = cell.recipe.restarts.start if cell.recipe.restarts else "own"
     try:
         module = model.build(inputs)
         known: dict[tuple[int, int], Any] = {}
         for one, own in cells.items():
             for seed in missing[one]:
                 if (id(own), seed) not in known:
-                    known[id(own), seed] = own.starts(module, inputs, seed, attempts)
+                    known[id(own), seed] = own.starts(module, inputs, seed, attempts, rule)
         drawn = {one: np.stack([known[id(own), seed] for seed in missing[one]]) for one, own in cells.items()}
     except Exception as error:
         if model.parts:
@@ -328,6 +330,13 @@ def _prepare(
     return module, jobs, {}
 
 
+def _attempts(recipe: Recipe) -> int:
+    """How many starts a run may need."""
+    if recipe.restarts:
+        return recipe.restarts.limit
+    return 16 if recipe.reinitialise else 1
+
+
 def _train(
     used: str, module: nn.Module, jobs: Mapping[Cell, Job], threads: int | None, compiled: bool | None, progress: Progress
 ) -> Iterator[tuple[Cell, Runs, float]]:
@@ -339,8 +348,11 @@ def _train(
     size = max(1, STACKED_RUNS // len(work[0].seeds))
     for start in range(0, len(work), size):
         part = work[start : start + size]
-        runs_in_part, steps = sum(len(job.seeds) for job in part), part[0].recipe.iterations + 1
-        chosen = steps > 5_000 if compiled is None else compiled
-        step_done = partial(progress.advance, runs_in_part / steps)
-        for number, runs, seconds in reference.train(module, part, compiled=chosen, on_step=step_done):
+        runs_in_part = sum(len(job.seeds) for job in part)
+        chosen = part[0].recipe.iterations > 5_000 if compiled is None else compiled
+
+        def advance(share: float, runs: int = runs_in_part) -> None:
+            progress.advance(share * runs)
+
+        for number, runs, seconds in reference.train(module, part, compiled=chosen, on_share=advance):
             yield cells[start + number], runs, seconds

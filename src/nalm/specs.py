@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nalm.options import Centring, LevenbergMarquardt, LogMagnitude, Restarts, Snap
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -19,6 +21,14 @@ __all__ = ["Cell", "Recipe", "Runs"]
 
 LOSSES = ("mse", "pcc", "mape", "pcc-mse")
 OPTIMISERS = ("adam", "sgd", "rmsprop")
+OPTIONS: dict[str, Any] = {
+    "loss": LogMagnitude,
+    "centring": Centring,
+    "solver": LevenbergMarquardt,
+    "snap": Snap,
+    "restarts": Restarts,
+}
+"""Values of a recipe that are objects with parameters of their own."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +46,8 @@ class Recipe:
     optimiser: str = "adam"
     """`adam` (0.9, 0.999), `sgd` without momentum, or `rmsprop` (0.9)."""
     learning_rate: float = 1e-3
-    loss: str = "mse"
-    """`mse`, `pcc`, `mape`, or `pcc-mse`, which changes at `loss_switch`."""
+    loss: str | LogMagnitude = "mse"
+    """`mse`, `pcc`, `mape`, `pcc-mse`, which changes at `loss_switch`, or a `LogMagnitude`."""
     loss_switch: int = 25_000
     penalty: float = 0.0
     """Final strength of the module's discretisation penalty."""
@@ -64,17 +74,37 @@ class Recipe:
     """Whether parameters are clipped to their legal box after each step."""
     reinitialise: bool = False
     """Whether iNALU's rule may start the module anew."""
+    centring: Centring | None = None
+    """Takes the mean out of the residuals of `mse` or of a `LogMagnitude`."""
+    solver: LevenbergMarquardt | None = None
+    """In place of stochastic descent; of the values above, only a `LogMagnitude` and `evaluation_rows` matter to it."""
+    snap: Snap | None = None
+    """Rounds the trained weights and verifies them."""
+    restarts: Restarts | None = None
+    """Starts anew until a solution is verified; errors are then logged once a start."""
 
     def __post_init__(self) -> None:
         """Give each number its own type, so that equal recipes have one text, and refuse values that cannot be meant."""
         for f in dataclasses.fields(self):
             if f.type in ("float", "float | None") and getattr(self, f.name) is not None:
                 object.__setattr__(self, f.name, float(getattr(self, f.name)))
+        for name, kind in OPTIONS.items():
+            if isinstance(getattr(self, name), dict):
+                object.__setattr__(self, name, kind(**getattr(self, name)))
+            elif not isinstance(getattr(self, name), (kind, str if name == "loss" else type(None))):
+                raise ValueError(f"{name} must be a {kind.__name__}, got {getattr(self, name)!r}")
         for name, low in (("iterations", 0), ("batch", 1), ("log_interval", 1), ("evaluation_rows", 1), ("norm_every", 1)):
             if getattr(self, name) < low:
                 raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
-        if self.loss not in LOSSES:
-            raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}")
+        if isinstance(self.loss, str) and self.loss not in LOSSES:
+            raise ValueError(f"loss must be one of {', '.join(LOSSES)} or a LogMagnitude, got {self.loss!r}")
+        squares = self.loss == "mse" or isinstance(self.loss, LogMagnitude)
+        if self.centring and not squares:
+            raise ValueError(f"centring goes with the loss mse or a LogMagnitude, not with {self.loss}")
+        if (self.solver or self.restarts) and not self.snap:
+            raise ValueError("a solver or restarts need a snap, which says when a solution is verified")
+        if self.solver and (self.centring or not squares):
+            raise ValueError("a solver minimises squares: loss must be mse or a LogMagnitude, without centring")
         if self.optimiser not in OPTIMISERS:
             raise ValueError(f"optimiser must be one of {', '.join(OPTIMISERS)}, got {self.optimiser!r}")
         if self.norm not in (0, 1, 2):
@@ -86,8 +116,14 @@ class Recipe:
 
     @property
     def steps(self) -> NDArray[np.int64]:
-        """Steps at which errors are logged, from the untrained model on."""
-        return np.arange(0, self.iterations + 1, self.log_interval)
+        """Steps at which errors are logged, from the untrained model on; with a solver or restarts, starts are counted.
+
+        Snapped weights make a row of their own, one step after the last.
+        """
+        if self.solver or self.restarts:
+            return np.arange((self.restarts.limit if self.restarts else 1) + 1)
+        steps = np.arange(0, self.iterations + 1, self.log_interval)
+        return np.append(steps, self.iterations + 1) if self.snap else steps
 
     def replace(self, **changes: Any) -> Recipe:
         """A recipe with some values changed; ValueError for a name that is none."""

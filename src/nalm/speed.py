@@ -147,5 +147,5 @@ def _shorter(iterations: int, log_interval: int, template: Job) -> list[Job]:
 def _stacked_step(module: Any, jobs: Sequence[Job]) -> float:
     """Seconds that the compiled torch engine takes for a step of the whole stack, the first hundred left out."""
     marks: list[float] = []
-    list(reference.train(module, jobs, compiled=True, on_step=lambda: marks.append(time.perf_counter())))
+    list(reference.train(module, jobs, compiled=True, on_share=lambda share: marks.append(time.perf_counter())))
     return (marks[-1] - marks[100]) / (len(marks) - 101)

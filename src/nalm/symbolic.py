@@ -287,6 +287,15 @@ def _(layer: layers.iNALU, inputs: list[Expr], reader: _Reader) -> list[Expr]:
     return _mix(reader.weight(layer, "gate"), formula(layer.add, inputs, reader), formula(layer.mul, inputs, reader))
 
 
+@formula.register(layers.SumOrProduct)
+def _(layer: layers.SumOrProduct, inputs: list[Expr], reader: _Reader) -> list[Expr]:
+    sums = [_dot(row, inputs) for row in reader.weight(layer, "add_weight")]
+    none, open_gates = [[sp.Integer(0)] * len(inputs)] * layer.out_features, [sp.Integer(1)] * len(inputs)
+    products = _npu(layer, none, open_gates, inputs, reader, "mul_weight")
+    chosen = (layer.choice >= 0.5).tolist()
+    return [total if additive else product for additive, total, product in zip(chosen, sums, products, strict=True)]
+
+
 @formula.register(layers.Linear)
 def _(layer: layers.Linear, inputs: list[Expr], reader: _Reader) -> list[Expr]:
     rows = reader.weight(layer, "weight")
@@ -409,11 +418,13 @@ def _nmru(row: Sequence[Expr], inputs: Sequence[Expr]) -> Expr:
     return _product([*factors, sp.cos(angle)])
 
 
-def _npu(layer: Unit, imaginary: Any, gate: Sequence[Expr], inputs: Sequence[Expr], reader: _Reader) -> list[Expr]:
+def _npu(
+    layer: Unit, imaginary: Any, gate: Sequence[Expr], inputs: Sequence[Expr], reader: _Reader, name: str = "real"
+) -> list[Expr]:
     """Whole powers of selected inputs keep their own sign; all else goes through magnitude and phase."""
     reader.note(f"{getattr(layer, 'epsilon', EPS32):.3g} is added to magnitudes")
     outputs = []
-    for row, twists in zip(reader.weight(layer, "real"), imaginary, strict=True):
+    for row, twists in zip(reader.weight(layer, name), imaginary, strict=True):
         factors, angle = [], sp.Integer(0)
         for w, v, g, x in zip(row, twists, gate, inputs, strict=True):
             if g == 1 and v == 0 and w.is_Integer:

@@ -10,6 +10,7 @@ from numba import njit
 
 from nalm.engine import kernels
 from nalm.native import SAFE
+from nalm.options import TINY
 
 __all__ = [
     "LOSSES",
@@ -24,7 +25,7 @@ __all__ = [
     "stuck",
 ]
 
-LOSSES = ("mse", "pcc", "mape", "pcc-mse")
+LOSSES = ("mse", "pcc", "mape", "pcc-mse", "log-magnitude")
 
 
 @njit(**kernels.SUMS)
@@ -42,6 +43,44 @@ def mse_pull(y: Any, target: Any, dy: Any) -> None:
     factor = y.dtype.type(2) / y.dtype.type(y.size)
     for b in range(y.size):
         dy[b] = factor * (y[b] - target[b])
+
+
+@njit(**kernels.SUMS)
+def _mean_error(y: Any, target: Any) -> Any:
+    total = y.dtype.type(0)
+    for b in range(y.size):
+        total += y[b] - target[b]
+    return total / y.dtype.type(y.size)
+
+
+@njit(**SAFE)
+def _centred_pull(y: Any, target: Any, share: Any, dy: Any) -> None:
+    """Gradient of the mean square around the mean of the error, plus a share of the squared mean."""
+    factor = y.dtype.type(2) / y.dtype.type(y.size)
+    taken = (y.dtype.type(1) - share) * _mean_error(y, target)
+    for b in range(y.size):
+        dy[b] = factor * (y[b] - target[b] - taken)
+
+
+@njit(**SAFE)
+def _log_pull(y: Any, target: Any, sign: Any, share: Any, dy: Any) -> None:
+    """Gradient of the squared error of log magnitudes, centred if the share is below one, plus that of the sign term."""
+    zero, one, tiny = y.dtype.type(0), y.dtype.type(1), y.dtype.type(TINY)
+    known, total = zero, zero
+    for b in range(y.size):
+        there = abs(y[b]) >= tiny and target[b] != zero
+        dy[b] = math.log(abs(y[b])) - math.log(max(abs(target[b]), tiny)) if there else zero
+        known += one if there else zero
+        total += dy[b]
+    count = y.dtype.type(y.size) if share < one else max(known, one)
+    taken = (one - share) * total / y.dtype.type(y.size)
+    for b in range(y.size):
+        there = abs(y[b]) >= tiny and target[b] != zero
+        slope = y.dtype.type(2) / count * (dy[b] - taken) / y[b] if there else zero
+        size = abs(y[b]) + abs(target[b])
+        wrong = (y[b] > zero and target[b] < zero) or (y[b] < zero and target[b] > zero)
+        side = one if y[b] > zero else -one
+        dy[b] = slope + (sign / y.dtype.type(y.size) * side * abs(target[b]) / (size * size) if wrong else zero)
 
 
 @njit(**SAFE)
@@ -149,14 +188,29 @@ def clip_gradient(g: Any, value: Any, norm: Any) -> None:
 
 
 @njit(**SAFE)
-def loss_pull(kind: Any, switch: Any, step: Any, y: Any, target: Any, dy: Any) -> None:
-    """Gradient of the loss of a kind (an index into `LOSSES`); the last kind changes from PCC to MSE at `switch`."""
-    if kind == 2:
+def loss_pull(plan: Any, step: Any, y: Any, target: Any, dy: Any) -> None:
+    """Gradient of the loss of a plan, whose kind is an index into `LOSSES`, at a step."""
+    kind = plan.loss
+    if kind == 4:
+        _log_pull(y, target, y.dtype.type(plan.sign), y.dtype.type(plan.share), dy)
+    elif kind == 0 and plan.share < 1:
+        _centred_pull(y, target, y.dtype.type(plan.share), dy)
+    elif kind == 2:
         _mape_pull(y, target, dy)
-    elif kind == 1 or (kind == 3 and step < switch):
+    elif kind == 1 or (kind == 3 and step < plan.loss_switch):
         _pcc_pull(y, target, dy)
     else:
         mse_pull(y, target, dy)
+
+
+@njit(**SAFE)
+def magnitudes(x: Any, target: Any) -> None:
+    """Take the magnitudes of a batch, in place."""
+    for i in range(x.shape[0]):
+        for b in range(x.shape[1]):
+            x[i, b] = abs(x[i, b])
+    for b in range(target.size):
+        target[b] = abs(target[b])
 
 
 @njit(**SAFE)

@@ -9,22 +9,25 @@ from __future__ import annotations
 import math
 import os
 import time
-import zlib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from nalm import native, sampling, vector
-from nalm.engine import data, descent, kernels
+from nalm.engine import descent
 from nalm.engine.data import OPERATIONS, Job, evaluation_inputs, targets
 from nalm.engine.kernels import backward, forward, penalise, project, sparsity
 from nalm.engine.lookup import kernel_of
+from nalm.engine.search import Search
+from nalm.engine.solve import Problem
+from nalm.engine.work import Work, aligned, revision
 from nalm.native import SAFE
+from nalm.options import LevenbergMarquardt, LogMagnitude, Snap
 from nalm.sampling import GRADIENT, NOISE, TEST, TRAIN, VALIDATION, fill_normal, fill_rows, fill_uniform, parse
+from nalm.solver import box_of
 from nalm.specs import OPTIMISERS, Recipe, Runs
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Work", "compile_kernel", "gradient", "train"]
+__all__ = ["compile_kernel", "gradient", "train"]
 
 NOISES = ("", "uniform", "normal")
 
@@ -46,6 +49,9 @@ class _Plan(NamedTuple):
     learning_rate: float
     loss: int
     loss_switch: int
+    sign: float
+    magnitudes: int
+    share: float
     penalty: float
     gate_penalty: float
     penalty_start: int
@@ -66,14 +72,18 @@ class _Plan(NamedTuple):
 
 def plan(recipe: Recipe, noise: int) -> _Plan:
     """The numbers of a recipe; `noise` says what a stochastic module draws."""
+    log = recipe.loss if isinstance(recipe.loss, LogMagnitude) else None
     decades = math.log10(recipe.norm_end / recipe.norm_start) if recipe.norm else 0.0
     return _Plan(
         iterations=recipe.iterations,
         log_interval=recipe.log_interval,
         optimiser=OPTIMISERS.index(recipe.optimiser),
         learning_rate=recipe.learning_rate,
-        loss=descent.LOSSES.index(recipe.loss),
+        loss=descent.LOSSES.index("log-magnitude" if log else str(recipe.loss)),
         loss_switch=recipe.loss_switch,
+        sign=log.sign if log else 0.0,
+        magnitudes=int(log is not None and log.magnitudes),
+        share=recipe.centring.share if recipe.centring else 1.0,
         penalty=recipe.penalty,
         gate_penalty=recipe.penalty if recipe.gate_penalty is None else recipe.gate_penalty,
         penalty_start=recipe.penalty_start,
@@ -103,69 +113,21 @@ def _evaluate(kernel: Any, p: Any, blocks: Any, answers: Any, rows: Any, noise: 
     return total / rows
 
 
-def _aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Zeros that start at a cache line: a vector that straddles two lines costs twice."""
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    raw = np.zeros(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    aligned: NDArray[Any] = raw[start : start + size].view(dtype).reshape(shape)
-    return aligned
-
-
-class Work(NamedTuple):
-    """Scratch of one run: batch, noise, targets, outputs, and what kernels keep between forward and backward."""
-
-    x: NDArray[Any]
-    noise: NDArray[Any]
-    sums: NDArray[Any]
-    target: NDArray[Any]
-    y: NDArray[Any]
-    dy: NDArray[Any]
-    t: NDArray[Any]
-    w: NDArray[Any]
-    g: NDArray[Any]
-
-    @staticmethod
-    def make(kernel: Any, inputs: int, noisy: int, parameters: int, rows: int, dtype: Any, operands: int = 2) -> Work:
-        """Empty arrays for a batch of `rows`; `noisy` is the number of inputs that get noise."""
-        t_rows, w_rows, w_columns = kernels.scratch(kernel, inputs)
-        return Work(
-            x=_aligned((inputs, rows), dtype),
-            noise=_aligned((noisy, rows), dtype),
-            sums=_aligned((operands, rows), dtype),
-            target=_aligned((rows,), dtype),
-            y=_aligned((rows,), dtype),
-            dy=_aligned((rows,), dtype),
-            t=_aligned((t_rows, rows), dtype),
-            w=_aligned((w_rows, w_columns), dtype),
-            g=_aligned((parameters,), dtype),
-        )
-
-
 @lru_cache(maxsize=64)
 def _blocks(distribution: str, inputs: int, rows: int, width: int, purpose: int, dtype: Any) -> NDArray[Any]:
     """Evaluation inputs in blocks of the width of a batch, (blocks, inputs, width); the last is filled up from the first."""
     columns = evaluation_inputs(distribution, inputs, rows, purpose, dtype)
     count = -(-rows // width)
     padded = np.take(columns, np.arange(count * width) % rows, axis=1)
-    blocks = _aligned((count, inputs, width), dtype)
+    blocks = aligned((count, inputs, width), dtype)
     blocks[:] = padded.reshape(inputs, count, width).transpose(1, 0, 2)
     return blocks
 
 
 @cache
-def _revision() -> int:
-    """A number that changes with the sources that the compiled loop is made of, and with it the key of Numba's cache."""
-    sources = [Path(str(module.__file__)) for module in (native, data, descent, vector)]
-    for package in (sampling, kernels):
-        sources += sorted(Path(str(package.__file__)).parent.glob("*.py"))
-    return zlib.crc32(b"".join(path.read_bytes() for path in sources))
-
-
-@cache
 def _trainer() -> Any:
     """The compiled training loop, one specialisation per kernel and precision; built when it is first needed."""
-    revision = _revision()
+    mark = revision()
 
     @njit(**SAFE, cache=True)
     def train(
@@ -193,7 +155,7 @@ def _trainer() -> Any:
         stop: Any,
     ) -> Any:
         """Train one run; writes a row of errors at every log interval; gives the number of rows (negative if it diverged)."""
-        key = revision  # noqa: F841  (part of the key of the cache)
+        key = mark  # noqa: F841  (part of the key of the cache)
         x, noise, sums, target, y, dy, t, w, g = work
         for k in range(answers.shape[1]):
             targets(operation, validation_blocks[k], spans, sums, answers[0, k])
@@ -221,12 +183,14 @@ def _trainer() -> Any:
                     return row
             fill_rows(code, seed, TRAIN, step, x)
             targets(operation, x, spans, sums, target)
+            if plan.magnitudes:
+                descent.magnitudes(x, target)
             if plan.noise == 1:
                 fill_uniform(seed, NOISE, step, noise.reshape(noise.size))
             elif plan.noise == 2:
                 fill_normal(seed, NOISE, step, noise[:, 0])
             forward(kernel, p, x, noise, True, t, w, y)
-            descent.loss_pull(plan.loss, plan.loss_switch, step, y, target, dy)
+            descent.loss_pull(plan, step, y, target, dy)
             for i in range(g.size):
                 g[i] = 0
             backward(kernel, p, x, noise, True, t, w, y, dy, g)
@@ -304,8 +268,7 @@ def train(
     noise, noisy = NOISES.index(layer.noise), getattr(layer, "noisy_inputs", layer.in_features)
     loop, stop = _trainer(), np.zeros(1, np.int64)
 
-    def run(job: Job, index: int) -> tuple[Any, ...]:
-        began = time.perf_counter()
+    def descend(job: Job, index: int) -> tuple[Any, Any, str]:
         recipe = job.recipe
         rows, parameters = len(recipe.steps), job.starts.shape[-1]
         p, first, second = (np.zeros(parameters, dtype) for _ in range(3))
@@ -336,8 +299,13 @@ def train(
             np.zeros(rows + 1, np.int64),
             stop,
         )
+        return curves, p, "ok" if logged > 0 else "diverged"
+
+    def run(job: Job, index: int) -> tuple[Any, ...]:
+        began = time.perf_counter()
+        result = _search(layer, kernel, noisy, job, index, descend, stop) if job.recipe.snap else descend(job, index)
         on_run()
-        return curves, p, "ok" if logged > 0 else "diverged", time.perf_counter() - began
+        return *result, time.perf_counter() - began
 
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         pending = [[pool.submit(run, job, index) for index in range(len(job.seeds))] for job in jobs]
@@ -364,10 +332,40 @@ def train(
             pool.shutdown(cancel_futures=True)
 
 
-def compile_kernel(layer: Any, precision: str = "float32") -> float:
-    """Compile the loop for a layer's kernel, or load it from the cache, and give the seconds it took."""
+def _search(
+    layer: Any, kernel: Any, noisy: int, job: Job, index: int, descend: Any, stop: Any
+) -> tuple[NDArray[np.float64], NDArray[np.float64], str]:
+    """Train one run from one start after the other until a solution is verified."""
+    search, solver = Search(layer, job, index), job.recipe.solver
+    plain = job.recipe.replace(snap=None, restarts=None, solver=None)
+    curves = search.curves
+    low, high = (end.numpy() for end in box_of(layer))
+    while not search.done and not stop[0]:
+        p, loss = search.start, search.loss
+        if solver:
+            sample, logarithmic = search.sample(solver.rows), isinstance(loss, LogMagnitude)
+            problem = Problem(kernel, solver, *sample, (low, high), logarithmic=logarithmic, noisy=noisy)
+            state = np.array([solver.damping])
+            for _ in range(-(-solver.iterations // solver.every)):
+                ended = problem.steps(p, state)
+                if search.offer(p) or ended:
+                    break
+        else:
+            alone = replace(job.only(index), recipe=plain.replace(loss=loss), starts=p[None, None])
+            curves, p, _ = descend(alone, 0)
+            search.offer(p)
+        search.close(np.asarray(p, np.float64))
+    if not (job.recipe.solver or job.recipe.restarts):
+        return np.concatenate([curves, search.curves[:, -1:]], 1), search.weights, "ok"
+    return search.curves, search.weights, "ok" if np.isfinite(search.weights).all() else "diverged"
+
+
+def compile_kernel(layer: Any, precision: str = "float32", solver: bool = False) -> float:
+    """Compile the loop (or the solver) for a layer's kernel, or load it from the cache, and give the seconds it took."""
     began = time.perf_counter()
     recipe = Recipe(iterations=0, batch=2, evaluation_rows=2)
+    if solver:
+        recipe = recipe.replace(solver=LevenbergMarquardt(rows=2, iterations=1, every=1), snap=Snap(rows=2))
     parameters = sum(p.numel() for p in layer.parameters())
     spans, starts = np.array([[[0, 1], [0, 1]]]), np.zeros((1, 1, parameters))
     job = Job(recipe, "identity", layer.in_features, "U[1,2)", "U[1,2)", [0], spans, starts)

@@ -38,6 +38,7 @@ KERNEL_OF: dict[str, Callable[[Any], Any]] = {
     "NaiveNPU": lambda layer: kernels.NPU(complex=1, naive=1),
     "NALUSeparate": lambda layer: kernels.InputGated(kernels.NACAdd(), kernels.NACMul(0), 2, 2, 0),
     "GatedNAUNMU": lambda layer: kernels.InputGated(kernels.NAU(), kernels.NMU(), 1, 1, 0),
+    "SumOrProduct": lambda layer: kernels.Either(kernels.NAU(), kernels.NPU(naive=1, bounded=1, epsilon=layer.epsilon)),
     "Stack": lambda layer: _stack(*layer),
     "ReLUMLP": lambda layer: _perceptron(layer, math.inf),
     "ReLU6MLP": lambda layer: _perceptron(layer, 6.0),
@@ -56,7 +57,7 @@ def _npu(layer: Any, complex_exponents: bool) -> Any:
     )
 
 
-NOT_FIRST = ("iNALU", "NPU", "RealNPU", "NaiveNPU", "NMRUGated", "Stack")
+NOT_FIRST = ("iNALU", "NPU", "RealNPU", "NaiveNPU", "NMRUGated", "SumOrProduct", "Stack")
 """Layers that cannot be the first of a fused stack: not all that they do acts on each element of a parameter alone."""
 
 

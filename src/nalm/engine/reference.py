@@ -10,6 +10,7 @@ import copy
 import math
 import time
 import traceback
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,10 @@ from torch.func import functional_call, grad, vmap
 
 from nalm import layers, training
 from nalm.engine.data import OPERATIONS, evaluation_inputs, fill_batches, fill_noises, fill_targets
+from nalm.engine.search import Search
+from nalm.options import LogMagnitude
 from nalm.sampling import GRADIENT, NOISE, TEST, TRAIN, VALIDATION, parse
+from nalm.solver import Problem
 from nalm.specs import Runs
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nalm.engine.data import Job
+    from nalm.options import LevenbergMarquardt
 
 __all__ = ["failed_runs", "train"]
 
@@ -119,17 +124,20 @@ def train(
     *,
     precision: str = "float32",
     compiled: bool = False,
-    on_step: Callable[[], None] = lambda: None,
+    on_share: Callable[[float], None] = lambda share: None,
 ) -> Iterator[tuple[int, Runs, float]]:
     """Train all runs of all jobs, which share module and recipe, as one stack; yield (job, runs, seconds) at the end.
 
-    `on_step` is called after each step. With `compiled`, PyTorch's cache of compiled code is emptied first: each stack is
-    compiled anew, and too many versions of one function would make the compiler give up. If the module raises an error, the
-    runs are tried one by one, and those that raise are given back as failed, with the message.
+    `on_share` is called after each step with its share of the work. With `compiled`, PyTorch's cache of compiled code is
+    emptied first: each stack is compiled anew, and too many versions of one function would make the compiler give up. If the
+    module raises an error, the runs are tried one by one, and those that raise are given back as failed, with the message.
     """
     began = time.perf_counter()
     try:
-        results = _train_stack(module, jobs, precision, compiled, on_step)
+        if jobs[0].recipe.snap:
+            results = _search(module, jobs, precision, compiled, on_share)
+        else:
+            results = _train_stack(module, jobs, precision, compiled, on_share)
     except Exception as error:
         if sum(len(job.seeds) for job in jobs) == 1:
             results = [_failed(jobs[0], error)]
@@ -161,7 +169,7 @@ def failed_runs(cell: Any, seeds: Sequence[int], error: Exception, parameters: i
 
 
 def _train_stack(
-    module: nn.Module, jobs: Sequence[Job], precision: str, compiled: bool, on_step: Callable[[], None]
+    module: nn.Module, jobs: Sequence[Job], precision: str, compiled: bool, on_share: Callable[[float], None]
 ) -> list[Runs]:
     recipe, inputs = jobs[0].recipe, jobs[0].inputs
     dtype: torch.dtype = getattr(torch, precision)
@@ -205,6 +213,9 @@ def _train_stack(
             curves[:, ~alive, row] = np.nan
             last_error = torch.from_numpy(curves[0, :, row].copy()).to(dtype)
         fill_batches(codes, seeds, TRAIN, step, operations, spans, batch, sums, target)
+        if isinstance(recipe.loss, LogMagnitude) and recipe.loss.magnitudes:
+            np.abs(batch, out=batch)
+            np.abs(target, out=target)
         if stack.noise:
             fill_noises(seeds, NOISE, step, normal, noise)
         strength, gate_strength = _strengths(recipe, step, last_error)
@@ -223,7 +234,7 @@ def _train_stack(
             if rule.due(step, float(last_error[run])):
                 attempts[run] = (attempts[run] + 1) % starts.shape[1]
                 stack.restart(run, starts[run, attempts[run]])
-        on_step()
+        on_share(1 / (recipe.iterations + 1))
     weights = stack.flat().double().numpy()
     alive &= np.isfinite(weights).all(1)
     return [
@@ -241,6 +252,54 @@ def _train_stack(
     ]
 
 
+def _search(
+    module: nn.Module, jobs: Sequence[Job], precision: str, compiled: bool, on_share: Callable[[float], None]
+) -> list[Runs]:
+    """Train all runs from one start after the other, those together that have no verified solution yet."""
+    recipe = jobs[0].recipe
+    plain = recipe.replace(snap=None, restarts=None, solver=None)
+    searches = [[Search(module, job, index) for index in range(len(job.seeds))] for job in jobs]
+    runs = [(job, search) for job, part in zip(jobs, searches, strict=True) for search in part]
+    curves: dict[int, Any] = {}
+    while waiting := [(job, search) for job, search in runs if not search.done]:
+        loss = waiting[0][1].loss
+        pending = [(job, search) for job, search in waiting if search.loss == loss]
+        if recipe.solver:
+            trained = _solve(module, [search for _, search in pending], recipe.solver)
+        else:
+            alone = [
+                replace(job.only(s.index), recipe=plain.replace(loss=loss), starts=s.start[None, None]) for job, s in pending
+            ]
+            results = _train_stack(module, alone, precision, compiled, lambda share: None)
+            trained = [result.weights[0] for result in results]
+            for (_, search), result in zip(pending, results, strict=True):
+                curves[id(search)] = np.stack([result.validation, result.test, result.sparsity])[:, 0]
+        for (_, search), p in zip(pending, trained, strict=True):
+            search.offer(p)
+            search.close(p)
+        on_share(sum(search.done for _, search in pending) / len(runs))
+    once = not (recipe.solver or recipe.restarts)
+    return [Runs.join([search.runs(curves[id(search)] if once else None) for search in part]) for part in searches]
+
+
+def _solve(module: nn.Module, searches: Sequence[Search], solver: LevenbergMarquardt) -> list[NDArray[np.float64]]:
+    """Levenberg-Marquardt from the present start of each search, all together."""
+    samples = [search.sample(solver.rows) for search in searches]
+    x = torch.from_numpy(np.stack([x.T for x, _ in samples]))
+    target = torch.from_numpy(np.stack([t[:, None] for _, t in samples]))
+    p = torch.from_numpy(np.stack([search.start for search in searches]))
+    problem = Problem(module, x, target, solver, searches[0].loss)
+    damping, ended = torch.full((len(p),), solver.damping, dtype=p.dtype), torch.zeros(len(p), dtype=torch.bool)
+    for _ in range(-(-solver.iterations // solver.every)):
+        problem.steps(p, damping, ended)
+        for k, search in enumerate(searches):
+            if not search.verified and search.offer(p[k].numpy()):
+                ended[k] = True
+        if bool(ended.all()):
+            break
+    return list(p.numpy())
+
+
 def _evaluation_sets(job: Job, precision: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Validation and test inputs (rows, in), each with the targets (runs, rows)."""
     sets: list[Tensor] = []
@@ -254,6 +313,11 @@ def _evaluation_sets(job: Job, precision: str) -> tuple[Tensor, Tensor, Tensor, 
 
 
 def _criterion(recipe: Any, step: int) -> Any:
+    loss, centring = recipe.loss, recipe.centring
+    if isinstance(loss, LogMagnitude):
+        return (lambda y, t: centring(loss.residual(y, t)) + loss.wrong_signs(y, t)) if centring else loss
+    if centring:
+        return lambda y, t: centring(y - t)
     if recipe.loss == "pcc-mse":
         return LOSSES["pcc" if step < recipe.loss_switch else "mse"]
     return LOSSES[recipe.loss]

@@ -1,8 +1,9 @@
 """Every module of the papers as a PyTorch layer, with its formula as a pure function beside it."""
 
 from nalm.layers.additive import NAU, NACAdd, iNAC, nac_add, nau
-from nalm.layers.base import ARITY, Unit, penalty, project_, sparsity_error, units
+from nalm.layers.base import ARITY, Unit, penalty, project_, select_all_, snap_, sparsity_error, units
 from nalm.layers.baselines import Linear, ProductFC, Quadratic, ReLU6MLP, ReLUMLP, quadratic
+from nalm.layers.choice import SumOrProduct
 from nalm.layers.division import NMRU, NRU, NMRUGated, NMRUNoSign, NRUSepSign, nmru, nru, nru_sep_sign
 from nalm.layers.gated import GNALU, NALU, GatedNAUNMU, NALUSeparate, iNALU
 from nalm.layers.logic import NLRL, NSR, conjunction, disjunction, nsr
@@ -52,6 +53,7 @@ __all__ = [
     "ReLUMLP",
     "RealNPU",
     "Stack",
+    "SumOrProduct",
     "Unit",
     "affine_product",
     "conjunction",
@@ -77,6 +79,8 @@ __all__ = [
     "real_npu",
     "sNMU",
     "sNMUBatch",
+    "select_all_",
+    "snap_",
     "snmu",
     "sparsity_error",
     "stgNMU",

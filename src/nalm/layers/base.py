@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-__all__ = ["ARITY", "EPS32", "Unit", "penalty", "project_", "sparsity_error", "units"]
+__all__ = ["ARITY", "EPS32", "Unit", "penalty", "project_", "select_all_", "snap_", "sparsity_error", "units"]
 
 EPS32 = torch.finfo(torch.float32).eps
 """Machine epsilon of float32: the small constant of the power and reciprocal layers, whatever their own precision."""
@@ -119,6 +119,21 @@ class Unit(nn.Module, ABC):
         """Clip the parameters to their legal box, in place; to be called after each optimiser step."""
 
     @torch.no_grad()
+    def snap_(self) -> None:
+        """Set every weight that has discrete solutions to the nearest of them, in place; the others stay."""
+        weights = self.effective_weights()
+        for name, values in self.legal_values.items():
+            legal = weights[name].new_tensor(sorted(values))
+            self._set_weight(name, legal[(weights[name].unsqueeze(-1) - legal).abs().argmin(-1)])
+
+    def _set_weight(self, name: str, value: Tensor) -> None:
+        """Give an effective weight a discrete value, by the parameter of its name or the raw one under a sigmoid."""
+        if name in self._parameters:
+            self.get_parameter(name).copy_(value)
+        else:
+            self.get_parameter(f"{name}_hat").copy_(SATURATED * (2 * value - 1))
+
+    @torch.no_grad()
     def sparsity_error(self) -> Tensor:
         """Largest distance of a counted weight to the nearest of -1, 0, 1 (a scalar, at most 0.5 for weights in [-1, 1])."""
         weights = self.effective_weights()
@@ -176,6 +191,35 @@ def project_(model: nn.Module) -> None:
     """Clip every unit in a model to its legal box, in place; to be called after each optimiser step."""
     for unit in _units_of(model):
         unit.project_()
+
+
+def snap_(model: nn.Module) -> None:
+    """Set every weight with discrete solutions, in all units of a model, to the nearest of them, in place."""
+    for unit in _units_of(model):
+        unit.snap_()
+
+
+@torch.no_grad()
+def select_all_(model: nn.Module, generator: torch.Generator | None = None) -> None:
+    """Initial values for solvers, after `reset_parameters`: gates open; in a stack, every input has a part in every output.
+
+    With open gates a product of powers is linear in its exponents on logarithms. In a stack, sums get weights from U(0, 0.5)
+    and products take all that they can: no factor of the target is missing from the start.
+    """
+    found = list(units(model))
+    for unit in found:
+        names = {name for name, _ in unit.named_parameters()}
+        if len(found) > 1 and "add" in unit.operations and names in ({"weight"}, {"w_hat", "m_hat"}):
+            drawn = torch.rand((unit.out_features, unit.in_features), generator=generator) / 2
+            for name, p in unit.named_parameters():
+                p.copy_({"weight": drawn, "w_hat": torch.atanh(2 * drawn), "m_hat": torch.zeros(())}[name])
+        elif len(found) > 1:
+            for name, p in unit.named_parameters():
+                p.fill_(0.0 if name in ("imaginary", "bias") else 1.0)
+        else:
+            for name, p in unit.named_parameters():
+                if name == "gate":
+                    p.fill_(1.0)
 
 
 def sparsity_error(model: nn.Module) -> Tensor:
@@ -244,6 +288,10 @@ class NACUnit(Unit):
     def effective_weights(self) -> dict[str, Tensor]:
         """`weight`: tanh times sigmoid of the raw weights."""
         return {"weight": nac_weight(self.w_hat, self.m_hat)}
+
+    def _set_weight(self, name: str, value: Tensor) -> None:
+        self.w_hat.copy_(SATURATED * value)
+        self.m_hat.copy_(SATURATED * (2 * value.abs() - 1))
 
 
 def nac_weight(w_hat: Tensor, m_hat: Tensor) -> Tensor:

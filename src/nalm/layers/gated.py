@@ -159,6 +159,14 @@ class _TwoPaths(Unit):
         """`weight`: the penalties of both paths, added."""
         return {"weight": self.add.penalty() + self.mul.penalty()}
 
+    @torch.no_grad()
+    def snap_(self) -> None:
+        """Set the weights of both paths, and a gate of its own, to the nearest discrete values."""
+        self.add.snap_()
+        self.mul.snap_()
+        if "gate" in self.legal_values:
+            self._set_weight("gate", self.effective_weights()["gate"].round())
+
     def project_(self) -> None:
         """Clip both paths to their legal boxes."""
         self.add.project_()

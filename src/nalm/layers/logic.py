@@ -209,6 +209,9 @@ class NSR(Unit):
             "bias": self.bias.clone(),
         }
 
+    def _set_weight(self, name: str, value: Tensor) -> None:
+        self.get_parameter(name).copy_(2 * SATURATED * value)
+
     def penalties(self) -> dict[str, Tensor]:
         """`weight`: mean distance of both selections to 0, 1."""
         chosen = torch.stack([self.first.softmax(-1), self.second.softmax(-1)])

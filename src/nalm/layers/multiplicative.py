@@ -141,6 +141,9 @@ class NACMulSigmoid(Unit):
         """`weight`: sigmoid of the raw weight."""
         return {"weight": self.w_hat.sigmoid()}
 
+    def _set_weight(self, name: str, value: Tensor) -> None:
+        self.w_hat.copy_(SATURATED * (2 * value - 1))
+
     def penalties(self) -> dict[str, Tensor]:
         """`weight`: mean distance of the effective weight to 0, 1."""
         return {"weight": distance_to_bits(self.w_hat.sigmoid()).mean()}
@@ -382,6 +385,9 @@ class stgNMU(Unit):  # noqa: N801
     def effective_weights(self) -> dict[str, Tensor]:
         """`weight`: mu clamped to [0, 1], without noise."""
         return {"weight": self.mu.clamp(0, 1)}
+
+    def _set_weight(self, name: str, value: Tensor) -> None:
+        self.mu.copy_(value)
 
     def penalties(self) -> dict[str, Tensor]:
         """`open_gates`: expected number of weights above zero."""

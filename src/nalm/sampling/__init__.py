@@ -13,6 +13,7 @@ from nalm.sampling.distributions import (
     parse,
 )
 from nalm.sampling.stream import (
+    CHECK,
     GRADIENT,
     NOISE,
     SIMULATION,
@@ -27,6 +28,7 @@ from nalm.sampling.stream import (
 )
 
 __all__ = [
+    "CHECK",
     "FORMS",
     "GRADIENT",
     "NOISE",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["fill_normal", "fill_rows", "fill_uniform", "inverse_normal", "stream"]
 
-TRAIN, VALIDATION, TEST, NOISE, GRADIENT, SIMULATION = range(6)
+TRAIN, VALIDATION, TEST, NOISE, GRADIENT, SIMULATION, CHECK = range(7)
 """Purposes of the stream; distributions that need a second number a value draw it under purpose + CHOICE."""
 CHOICE = 16
 

@@ -20,7 +20,7 @@ from nalm.engine.kernels.gated import INALU, LOG_GOLDEN_RATIO, NALU
 from nalm.engine.kernels.loops import SUMS
 from nalm.engine.kernels.multiplicative import NMU, SNMU, NACMul, SNMUBatch, StgNMU
 from nalm.engine.kernels.power import NPU
-from nalm.engine.kernels.stacks import InputGated, Stack, scratch
+from nalm.engine.kernels.stacks import Either, InputGated, Stack, scratch
 
 __all__ = [
     "INALU",
@@ -34,6 +34,7 @@ __all__ = [
     "NRU",
     "SNMU",
     "SUMS",
+    "Either",
     "InputGated",
     "Kernel",
     "Linear",
@@ -66,6 +67,7 @@ def _table() -> dict[type, Kernel]:
     inalu = (gate.inalu_penalise, free, gate.inalu_sparsity)
     nalu = (gate.nalu_penalise, free, gate.nalu_sparsity)
     stack = (both.stack_penalise, both.stack_project, both.stack_sparsity)
+    either = (both.either_penalise, both.either_project, both.either_sparsity)
     mixed = (both.gated_penalise, both.gated_project, both.gated_sparsity)
     return {
         NAU: Kernel(add.nau_forward, add.nau_backward, add.sum_pull, *sums, rows=(0, 0)),
@@ -83,6 +85,7 @@ def _table() -> dict[type, Kernel]:
         NMRU: Kernel(div.nmru_forward, div.nmru_backward, div.nmru_pull, *nmru),
         NPU: Kernel(power.npu_forward, power.npu_backward, power.npu_pull, *npu),
         Stack: Kernel(both.stack_forward, both.stack_backward, both.no_pull, *stack),
+        Either: Kernel(both.either_forward, both.either_backward, both.either_pull, *either),
         InputGated: Kernel(both.gated_forward, both.gated_backward, both.gated_pull, *mixed),
     }
 

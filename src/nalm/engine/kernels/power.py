@@ -154,7 +154,7 @@ def npu_pull(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, 
 @njit(**SAFE)
 def npu_penalise(k: Any, p: Any, strength: Any, gate_strength: Any, g: Any) -> None:
     if k.naive:
-        n = p.size // 2
+        n = p.size // 2 if k.complex else p.size
         pull_to_integers(p[:n], strength, g[:n])
         for i in range(n, p.size):
             g[i] += strength / n * (1 if p[i] > 0 else (-1 if p[i] < 0 else 0))
@@ -172,12 +172,10 @@ def npu_penalise(k: Any, p: Any, strength: Any, gate_strength: Any, g: Any) -> N
 
 @njit(**SAFE)
 def npu_project(k: Any, p: Any) -> None:
-    if k.naive:
-        return
-    n = p.size // 3 if k.complex else p.size // 2
+    n = p.size // ((1 if k.naive else 2) + k.complex)
     if k.bounded:
         clip_box(p[:n], p.dtype.type(-1), p.dtype.type(1))
-    if k.clip_gate:
+    if k.clip_gate and not k.naive:
         clip_box(p[n : 2 * n], p.dtype.type(0), p.dtype.type(1))
     if k.complex and k.bounded_imaginary:
         clip_box(p[2 * n :], p.dtype.type(-1), p.dtype.type(1))
@@ -188,4 +186,4 @@ def npu_sparsity(k: Any, p: Any) -> Any:
     if k.complex:
         n = p.size // 2 if k.naive else p.size // 3
         return (largest_distance(p[:n]) + largest_distance(p[p.size - n :])) / 2
-    return largest_distance(p[: p.size // 2])
+    return largest_distance(p if k.naive else p[: p.size // 2])

@@ -44,6 +44,13 @@ class InputGated(NamedTuple):
     """Rows of scratch over samples of the additive path for each input."""
 
 
+class Either(NamedTuple):
+    """A sum or a product of the same inputs; parameters: additive weights, exponents, choice (from a half up: the sum)."""
+
+    add: Any
+    mul: Any
+
+
 def scratch(kernel: Any, inputs: int) -> tuple[int, int, int]:
     """Rows of scratch over samples, rows and columns of scratch over weights that a kernel needs."""
     if isinstance(kernel, Stack):
@@ -54,6 +61,8 @@ def scratch(kernel: Any, inputs: int) -> tuple[int, int, int]:
     if isinstance(kernel, InputGated):
         paths = kernel.add_rows * inputs + scratch(kernel.mul, inputs)[0]
         return paths + inputs + 6, WEIGHT_ROWS, 2 * inputs
+    if isinstance(kernel, Either):
+        return scratch(kernel.mul, inputs)
     each, more = KERNELS[type(kernel)].rows
     return each * inputs + more, WEIGHT_ROWS, 2 * inputs
 
@@ -198,3 +207,53 @@ def gated_sparsity(k: Any, p: Any) -> Any:
     a, m = _ends(k, p.size)
     first, second = sparsity(k.add, p[a:m]), sparsity(k.mul, p[m:])
     return second if not second <= first else first
+
+
+@njit(**SAFE)
+def either_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
+    n = x.shape[0]
+    if p[p.size - 1] >= 0.5:
+        forward(k.add, p[:n], x, noise, training, t, w, y)
+    else:
+        forward(k.mul, p[n : 2 * n], x, noise, training, t, w, y)
+
+
+@njit(**SAFE)
+def either_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
+    n = x.shape[0]
+    if p[p.size - 1] >= 0.5:
+        backward(k.add, p[:n], x, noise, training, t, w, y, dy, g[:n])
+    else:
+        backward(k.mul, p[n : 2 * n], x, noise, training, t, w, y, dy, g[n : 2 * n])
+
+
+@njit(**SAFE)
+def either_pull(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, gx: Any) -> None:
+    n = x.shape[0]
+    if p[p.size - 1] >= 0.5:
+        pull(k.add, p[:n], x, noise, training, t, w, y, dy, gx)
+    else:
+        pull(k.mul, p[n : 2 * n], x, noise, training, t, w, y, dy, gx)
+
+
+@njit(**SAFE)
+def either_penalise(k: Any, p: Any, strength: Any, gate_strength: Any, g: Any) -> None:
+    n = p.size // 2
+    if p[p.size - 1] >= 0.5:
+        penalise(k.add, p[:n], strength, gate_strength, g[:n])
+    else:
+        penalise(k.mul, p[n : 2 * n], strength, gate_strength, g[n : 2 * n])
+
+
+@njit(**SAFE)
+def either_project(k: Any, p: Any) -> None:
+    n = p.size // 2
+    project(k.add, p[:n])
+    project(k.mul, p[n : 2 * n])
+    p[p.size - 1] = min(max(p[p.size - 1], p.dtype.type(0)), p.dtype.type(1))
+
+
+@njit(**SAFE)
+def either_sparsity(k: Any, p: Any) -> Any:
+    n = p.size // 2
+    return sparsity(k.add, p[:n]) if p[p.size - 1] >= 0.5 else sparsity(k.mul, p[n : 2 * n])
