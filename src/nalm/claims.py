@@ -48,6 +48,8 @@ class Row:
     outcomes: Outcomes
     threshold: float
     parameters: int
+    seconds: float = 0.0
+    """What a run took one core, on average."""
 
 
 @dataclass(frozen=True)

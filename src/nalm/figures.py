@@ -170,6 +170,25 @@ def pareto(panels: Mapping[str, Mapping[str, tuple[Any, Any]]], *, labels: tuple
     return captioned(figure, caption)
 
 
+def problems(table: Sequence[Mapping[str, Any]], *, caption: str = "") -> Figure:
+    """Success of each line of a table of problems as a bar with its interval; hollow where the first start alone counts."""
+    figure = Figure(figsize=(11, 1.2 + 0.34 * len(table)), layout="constrained")
+    axes = figure.subplots()
+    height = 0.38
+    for place, line in enumerate(table):
+        low, high = line["success"] - line["success_low"], line["success_high"] - line["success"]
+        axes.barh(place - height / 2, line["success"], height, xerr=[[max(low, 0)], [max(high, 0)]], color="C0", ecolor="0.4")
+        if line["first_start"] is not None:
+            axes.barh(place + height / 2, line["first_start"], height, facecolor="none", edgecolor="C0")
+    names = [f"{line['problem']}\n{textwrap.fill(line['module'], 56)}" for line in table]
+    axes.set_yticks(range(len(table)), names, fontsize=6, linespacing=1.0)
+    figure.get_layout_engine().set(w_pad=0.15)  # type: ignore[union-attr, call-arg]  # small letters grow with the resolution
+    axes.set_ylim(len(table) - 0.5, -0.5)
+    axes.set_xlim(0, 1.05)
+    axes.set_xlabel("success rate: filled, within the starts allowed; hollow, at the first start")
+    return captioned(figure, caption)
+
+
 def captioned(figure: Figure, caption: str) -> Figure:
     """Put small text under a figure, and fix its layout."""
     if caption:

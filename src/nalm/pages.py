@@ -11,9 +11,9 @@ from nalm.experiments import LEFT_OUT, Experiment, load, load_all
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["page", "section"]
+__all__ = ["own_page", "page", "problem_cells", "section"]
 
 
 def section(document: Mapping[str, Any], experiment: Experiment) -> list[str]:
@@ -46,16 +46,68 @@ def section(document: Mapping[str, Any], experiment: Experiment) -> list[str]:
     return [*lines, ""]
 
 
-def page(folder: str | os.PathLike[str]) -> str:
-    """The page of all experiments whose reports a folder holds, in Markdown."""
-    documents = {}
+def problem_cells(line: Mapping[str, Any]) -> dict[str, str]:
+    """A line of a table of problems as texts."""
+    reached = {True: "yes", False: "no", None: ""}[line["reached"]]
+    return {
+        "problem": line["problem"],
+        "module": line["module"],
+        "best published": line["published"],
+        "success": f"{line['success']:.2f} [{line['success_low']:.2f}, {line['success_high']:.2f}] of {line['runs']:,} runs",
+        "full ranges": f"{line['ranges_full']} of {line['ranges']}",
+        "first start": "" if line["first_start"] is None else f"{line['first_start']:.2f}",
+        "starts": "" if line["starts"] is None else f"{line['starts']:.1f}",
+        "s a run": f"{line['seconds']:.2g}",
+        "reached": reached,
+    }
+
+
+def own_page(folder: str | os.PathLike[str]) -> str:
+    """The page of the experiments that are not of the papers, in Markdown."""
+    lines = [
+        "# Open problems",
+        "",
+        "Written by `nalm reproduce open-problems --out DIR --page docs/open-problems.md`; do not edit.",
+        "",
+    ]
+    for document in _documents(folder, papers=False):
+        experiment = load(document["id"])
+        took = f"{document['seeds']} seeds, " if document["seeds"] else ""
+        lines += [
+            f"## {experiment.title}",
+            "",
+            f"{took}{document['core_seconds']:,.0f} s on one core; {document['machine']}; "
+            f"{document['date']}; nalm {document['version']}.",
+            "",
+            experiment.note.strip(),
+            "",
+        ]
+        table = [problem_cells(line) for line in document["table"]] if experiment.table == "problems" else document["table"]
+        lines += [*_markdown(table), ""]
+    return "\n".join(lines)
+
+
+def _markdown(table: Sequence[Mapping[str, Any]]) -> list[str]:
+    names = list(table[0])
+    lines = ["| " + " | ".join(names) + " |", "| " + " | ".join("---" for _ in names) + " |"]
+    return lines + ["| " + " | ".join(str(line[name]) for name in names) + " |" for line in table]
+
+
+def _documents(folder: str | os.PathLike[str], papers: bool) -> list[dict[str, Any]]:
+    """The reports under a folder of the papers' experiments, or of the others."""
+    found = []
     for experiment in load_all():
         path = Path(folder) / experiment.slug / "report.json"
-        if path.is_file():
-            documents[experiment.id] = json.loads(path.read_text(encoding="utf-8"))
-    if not documents:
-        raise ValueError(f"{folder} holds no reports; `nalm reproduce --all --out {folder}` makes them")
-    found = list(documents.values())
+        if path.is_file() and (":" in experiment.id) == papers:
+            found.append(json.loads(path.read_text(encoding="utf-8")))
+    if not found:
+        raise ValueError(f"{folder} holds no reports; `nalm reproduce ... --out {folder}` makes them")
+    return found
+
+
+def page(folder: str | os.PathLike[str]) -> str:
+    """The page of all experiments whose reports a folder holds, in Markdown."""
+    found = _documents(folder, papers=True)
     counts = {name: sum(one[name] for one in found) for name in VERDICTS}
     lines = [
         "# The papers' experiments, run again",

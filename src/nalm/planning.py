@@ -39,6 +39,8 @@ def questions(condition: Condition) -> list[tuple[Cell, Model]]:
     task = tasks.task_of(condition.task)
     changed = changed_data(task, condition.data)
     hidden = {**task.data, **changed}.get("hidden", 2)
+    changes = dict(condition.recipe)
+    named = changes.pop("named", "published")
     asked = []
     for text in condition.ranges:
         ranges = tasks.read_range(text)
@@ -48,8 +50,8 @@ def questions(condition: Condition) -> list[tuple[Cell, Model]]:
             recipe = model_of("nmu").recipe_for(task.name, condition.operation, condition.inputs)
         else:
             model = model_of(condition.module, condition.options, hidden=hidden, start=changed.get("start", ""))
-            recipe = model.recipe_for(task.name, condition.operation, condition.inputs)
-        recipe = _scaled(recipe.replace(**condition.recipe), condition.scale)
+            recipe = model.recipe_for(task.name, condition.operation, condition.inputs, named)
+        recipe = _scaled(recipe.replace(**changes), condition.scale)
         cell = cell_of(model, task.name, condition.operation, condition.inputs, ranges, recipe, changed)
         asked.append((cell, model))
     return asked
@@ -85,8 +87,10 @@ COSTS = {
     "nmru-gated": (0.4, 0.2),
 }
 """Microseconds that a step of one run takes one core, roughly: so many, and so many an input."""
+SOLVED_INPUT = 5e-3
+"""Seconds that the solver takes for a run, for each input."""
 HIDDEN_UNIT = 0.1
-"""And for an input of a hidden unit of a perceptron."""
+"""Microseconds for an input of a hidden unit of a perceptron."""
 STACKED_STEP, SIMPLE_STEP, COMPILING, REFERENCE_LOOP = 1.2e-3, 8e-3, 6.0, 0.0010
 """Seconds: a step of a stack of runs of the torch engine; a step of all models of the NPU paper's simple arithmetic;
 compiling a kernel; the loop below on that machine."""
@@ -118,6 +122,11 @@ def estimate(experiment: Experiment, budget: str, seeds: int | None = None) -> f
         hidden = {**task.data, **condition.data}.get("hidden", 2)
         cell, model = questions(replace(condition, ranges=condition.ranges[:1]))[0]
         steps = cell.recipe.iterations
+        if cell.recipe.solver:
+            each = SOLVED_INPUT * cell.inputs * max(1, cell.inputs / 30)
+            fast += each * condition.seeds * len(condition.ranges)
+            compiled.add((condition.module, cell.inputs > 1))
+            continue
         if engine_for(model, "auto") == "fused":
             names = [part.name for part in model.parts]
             first = COSTS[names[0]]

@@ -24,6 +24,7 @@ from nalm.engine import fused, reference
 from nalm.engine.data import OPERATIONS, Job, evaluation_inputs, fill_targets
 from nalm.exact import COMPUTATIONS
 from nalm.experiments import load, load_all
+from nalm.limits import robust_limits
 from nalm.models import model_of
 from nalm.pages import section
 from nalm.planning import estimate, questions
@@ -215,7 +216,9 @@ def _compute(experiment: Experiment, budget: str) -> Report:
     began = time.perf_counter()
     fewer = experiment.quick.get("settings", {}) if budget == "quick" else {}
     settings = {**experiment.settings, **fewer}
-    result = {**COMPUTATIONS, "simple_arithmetic": simple_arithmetic}[experiment.compute](settings)
+    result = {**COMPUTATIONS, "simple_arithmetic": simple_arithmetic, "robust_limits": robust_limits}[experiment.compute](
+        settings
+    )
     verdicts = judge_exact(experiment, result.values, scaled=bool(fewer))
     draw = result.figure
     drawing = (lambda report: figures.captioned(draw(), report.caption())) if draw else None
@@ -232,6 +235,7 @@ def _train(
 ) -> Report:
     asked = [(condition, cell, model) for condition in conditions for cell, model in questions(condition)]
     raw: dict[tuple[Cell, int], Runs] = {}
+    times: dict[tuple[Cell, int], float] = {}
     engines: set[str] = set()
     seconds = compiling = core_seconds = 0.0
     shown = _Joined(progress or Silent(), sum(condition.seeds for condition, _, _ in asked))
@@ -244,16 +248,17 @@ def _train(
             engines |= trained.engines
             seconds, compiling = seconds + trained.seconds, compiling + trained.compile_seconds
             core_seconds += sum(trained.core_seconds.values())
+            times |= {(cell, count): took / count for cell, took in trained.core_seconds.items()}
     finally:
         if store is not None:
             store.close()
-    rows = [_row(condition, cell, raw[cell, condition.seeds]) for condition, cell, _ in asked]
+    rows = [_row(one, cell, raw[cell, one.seeds], times[cell, one.seeds]) for one, cell, _ in asked]
     return Report(
         experiment=experiment,
         budget=budget,
         seeds=max(condition.seeds for condition in conditions),
         rows=rows,
-        table=_grouped(experiment, rows) if experiment.groups else [_printed(experiment, row) for row in rows],
+        table=_table(experiment, rows),
         verdicts=judge(experiment, rows, budget, any(condition.shortened for condition in conditions)),
         seconds=seconds,
         compile_seconds=compiling,
@@ -279,7 +284,7 @@ class _Joined:
         self.progress.advance(amount)
 
 
-def _row(condition: Condition, cell: Cell, runs: Runs) -> Row:
+def _row(condition: Condition, cell: Cell, runs: Runs, seconds: float) -> Row:
     threshold = _threshold(condition.threshold, cell)
     limit = threshold.value(cell)
     return Row(
@@ -293,7 +298,48 @@ def _row(condition: Condition, cell: Cell, runs: Runs) -> Row:
         outcomes=metrics.outcomes(runs, limit, threshold.inclusive),
         threshold=limit,
         parameters=runs.weights.shape[1],
+        seconds=seconds,
     )
+
+
+def _table(experiment: Experiment, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    if experiment.table == "problems":
+        return _problems(experiment, rows)
+    return _grouped(experiment, rows) if experiment.groups else [_printed(experiment, row) for row in rows]
+
+
+def _problems(experiment: Experiment, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """A line for each series: success over all its runs, and at the first start alone, beside what was published."""
+    table = []
+    for series in experiment.series:
+        here = [row for row in rows if row.series == series["name"]]
+        if not here:
+            continue
+        solved = np.concatenate([row.outcomes.solved for row in here])
+        starts = np.concatenate([row.outcomes.solved_at for row in here])
+        counted = np.nanmax(starts, initial=0.0) < 1_000  # starts, not steps
+        interval = metrics.wilson_interval(int(solved.sum()), len(solved))
+        rates = [row.outcomes.solved.mean() for row in here]
+        reach = series.get("reach")
+        table.append(
+            {
+                "problem": series.get("problem", ""),
+                "module": series.get("label", series["name"]),
+                "ranges": len(here),
+                "runs": len(solved),
+                "success": float(solved.mean()),
+                "success_low": interval.low,
+                "success_high": interval.high,
+                "ranges_full": int(sum(rate == 1 for rate in rates)),
+                "first_start": float(np.mean(solved & (starts == 1))) if counted else None,
+                "starts": float(np.nanmean(starts)) if counted and solved.any() else None,
+                "seconds": float(np.mean([row.seconds for row in here])),
+                "published": series.get("published", ""),
+                "reach": reach,
+                "reached": None if reach is None else bool(min(rates) >= 1 if reach == 1 else solved.mean() >= reach),
+            }
+        )
+    return table
 
 
 def _printed(experiment: Experiment, row: Row) -> dict[str, Any]:
@@ -346,6 +392,8 @@ class _Drawing:
         if kind == "pareto":
             words = ("parameters above 0.01 in magnitude", "test error")
             return figures.pareto(self._trade_offs(report), labels=words, caption=report.caption())
+        if kind == "problems":
+            return figures.problems(report.table, caption=report.caption())
         if kind == "none":
             return None
         swept = bool(report.experiment.sweep)

@@ -15,6 +15,7 @@ from importlib import resources
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from nalm.options import Snap
 from nalm.specs import Recipe
 from nalm.tasks import RANGE_SETS, TASKS, read_range
 
@@ -150,6 +151,8 @@ class Experiment:
     note: str = ""
     """What the papers leave open, and what was assumed."""
     figure: str = "panels"
+    table: str = "rows"
+    """What is printed: `rows`, or `problems`, a line a series beside what was published."""
     vary: str = "interpolation"
     """What stands on the vertical axis of the panels: `interpolation`, `varied` or `series`."""
     setup: Mapping[str, Any] = field(default_factory=dict)
@@ -245,7 +248,7 @@ def parse(text: str, name: str) -> Experiment:
         _only(name, part, table.get(part, {}), allowed)
     names = [one.get("name") for one in table.get("series", [])]
     for number, one in enumerate(table.get("series", [])):
-        _only(name, f"series {number + 1}", one, ("name", "label", "module", *SETUP_KEYS))
+        _only(name, f"series {number + 1}", one, ("name", "label", "module", "problem", "published", "reach", *SETUP_KEYS))
         for key in ("name", "module"):
             if not isinstance(one.get(key), str):
                 raise ValueError(f"{name}: series {number + 1} needs the key {key}, a text")
@@ -280,7 +283,9 @@ def _check_conditions(name: str, experiment: Experiment) -> None:
             if one.task not in TASKS:
                 raise ValueError(f"{name}: unknown task {one.task!r}; there are: {', '.join(TASKS)}")
             try:
-                Recipe().replace(**one.recipe)
+                changes = dict(one.recipe)
+                base = Recipe(snap=Snap()) if changes.pop("named", "published") == "robust" else Recipe()
+                base.replace(**changes)
                 for text in one.ranges:
                     read_range(text)
             except ValueError as error:
