@@ -22,7 +22,7 @@ types: $(INSTALLED)
 	$(BIN)/mypy --strict src/nalm
 
 unit: $(INSTALLED)
-	$(BIN)/pytest --cov --cov-report=term --cov-fail-under=95 --durations=15 --numprocesses=auto
+	$(BIN)/pytest --cov --cov-report=term --cov-fail-under=95 --durations=15 --numprocesses=auto --dist=worksteal
 
 docs: $(INSTALLED)  ## write the generated parts of docs/
 	$(BIN)/python docs/generate.py

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nalm import layers as layers
     from nalm import symbolic as symbolic
     from nalm import training as training
+    from nalm.composing import from_sympy as from_sympy
     from nalm.layers import GNALU as GNALU
     from nalm.layers import NALU as NALU
     from nalm.layers import NAU as NAU
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from nalm.options import Snap as Snap
     from nalm.registry import create as create
     from nalm.registry import modules as modules
+    from nalm.regressor import NALMRegressor as NALMRegressor
     from nalm.runner import benchmark as benchmark
     from nalm.solver import fit as fit
     from nalm.symbolic import readout as readout
@@ -75,6 +77,8 @@ _HOME = {
     "readout": "nalm.symbolic",
     "benchmark": "nalm.runner",
     "fit": "nalm.solver",
+    "from_sympy": "nalm.composing",
+    "NALMRegressor": "nalm.regressor",
     **dict.fromkeys(["LogMagnitude", "Centring", "LevenbergMarquardt", "Snap", "Restarts"], "nalm.options"),
 }
 

@@ -180,7 +180,7 @@ def bench(
     values = dict(_setting(text) for text in set_values or [])
     if iterations is not None:
         values["iterations"] = iterations
-    names = [name.strip() for name in module.split(",") if name.strip()]
+    names = _names(module)
     with _progress() as progress:
         result = benchmark(
             names,
@@ -289,7 +289,7 @@ def reproduce_command(
     reports = []
     with _progress() as progress:
         if identity is not None:
-            names = [name.strip() for name in series.split(",")] if series else None
+            names = _names(series) if series else None
             reports.append(reproduction.reproduce(identity, budget, seeds, out, series=names, progress=progress))
         elif every:
             reports = reproduction.reproduce_all(budget, seeds, out, progress=progress)
@@ -374,6 +374,70 @@ def _print_summary(reports: list[Any]) -> None:
     typer.echo(f"{len(reports)} experiments, {total / 60:.0f} minutes")
 
 
+@app.command("discover")
+def discover_command(
+    file: Annotated[str, typer.Argument(help="CSV, TSV or Parquet file, or `planets`, a table that comes with nalm.")],
+    target: Annotated[str, typer.Option(help="Column that the law is to give.")],
+    features: Annotated[str | None, typer.Option(help="Columns that it may use, separated by commas; default: all.")] = None,
+    noise: Annotated[str, typer.Option(help="Standard deviation of the target's noise, or `auto`.")] = "auto",
+    operations: Annotated[str | None, typer.Option(help="Of add, sub, mul, div, pow; default: all.")] = None,
+    max_terms: Annotated[int, typer.Option(parser=_whole_number, help="Most terms of the formula.")] = 4,
+    seed: Annotated[int, typer.Option(parser=_whole_number, help="Seed of the search.")] = 0,
+    plot: Annotated[str | None, typer.Option(help="Draw the formula beside the data into this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Look for the law in a table of numbers: a formula, how good it is, and what the data do not say."""
+    from nalm.discover import discover, read_table
+
+    settings: dict[str, Any] = {"max_terms": max_terms}
+    if operations is not None:
+        settings["operations"] = tuple(_names(operations))
+    found = discover(
+        read_table(file),
+        target,
+        _names(features) if features is not None else None,
+        noise=noise if noise == "auto" else _positive(noise),
+        random_state=seed,
+        **settings,
+    )
+    if plot is not None:
+        found.figure().savefig(plot, dpi=150)
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), ensure_ascii=False))
+        return
+    _print_discovery(found)
+    if plot is not None:
+        typer.echo(f"wrote {plot}")
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _positive(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"--noise takes auto or a number, got {text!r}") from None
+
+
+def _print_discovery(found: Any) -> None:
+    document = found.to_json()
+    typer.echo(
+        f"{found.target} = {document['formula']}" + ("" if found.found else "    (no law found; the best short description)")
+    )
+    typer.echo(f"LaTeX: {document['latex']}")
+    outside = "" if found.outside is None else f", {found.outside:.2g} outside (the outermost rows, found without them)"
+    typer.echo(f"error in units of the target's spread: {found.inside:.2g} inside{outside}; {document['rows']:,} rows")
+    if document["others"]:
+        table = _table("runner-up", "error", "complexity")
+        for one in document["others"][:5]:
+            table.add_row(one["formula"], f"{one['error']:.2g}", str(one["complexity"]))
+        _console().print(table)
+    for remark in found.remarks:
+        typer.echo(f"- {remark}")
+
+
 @app.command("speed")
 def speed(
     module: Annotated[str | None, typer.Option(help="Registry names, separated by commas; default: all with a kernel.")] = None,
@@ -383,7 +447,7 @@ def speed(
     from nalm.registry import info
     from nalm.speed import fused_names, measure
 
-    names = fused_names() if module is None else [name.strip() for name in module.split(",") if name.strip()]
+    names = fused_names() if module is None else _names(module)
     for name in names:
         if not all(info(part).fused for part in name.split("+")):
             raise typer.BadParameter(f"the fused engine has no kernel for {name}; it has: {', '.join(fused_names())}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, overload
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from sympy import Basic, Expr
 
 __all__ = ["Readout", "formula", "readout"]
+
+LARGEST_NUMERATOR, LARGEST_DENOMINATOR = 1e6, 12
+"""Of free weights that are shown as fractions."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +115,10 @@ class _Reader:
             self.notes.append(text)
 
     def snap(self, value: float, legal: Sequence[float]) -> Expr:
-        """The legal value within tolerance, else the value itself as a decimal."""
+        """The legal value within tolerance, else the value itself: a fraction if it is exactly a simple one, or a decimal."""
         nearest = min(legal, key=lambda candidate: abs(candidate - value), default=None)
         if nearest is None or not abs(nearest - value) <= self.tolerance:
-            return sp.Float(value)
+            return _exact(value)
         self.rounding = max(self.rounding, abs(nearest - value))
         return sp.Rational(nearest)
 
@@ -484,6 +488,15 @@ def _tidy(expression: Any) -> Any:
         return sp.to_nnf(expression, simplify=False)
     decimals = not isinstance(expression, sp.Expr) or expression.atoms(sp.Float)
     return expression if decimals else sp.factor_terms(expression)
+
+
+def _exact(value: float) -> Expr:
+    """A number that is exactly a simple fraction as that, any other as a decimal."""
+    if abs(value) < LARGEST_NUMERATOR:  # not so for NaN
+        simple = Fraction(value).limit_denominator(LARGEST_DENOMINATOR)
+        if float(simple) == value:
+            return sp.Rational(simple.numerator, simple.denominator)
+    return sp.Float(value)
 
 
 def _shortened(expression: Expr) -> Expr:

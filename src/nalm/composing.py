@@ -1,0 +1,149 @@
+"""From a formula to a module: `from_sympy` writes an expression into the weights of power and sum layers by turns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sympy as sp
+import torch
+
+from nalm.layers import Linear, RealNPU, Stack
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["from_sympy"]
+
+TINY = 1e-37
+"""Added to magnitudes in power layers: zero then has a logarithm, and every other number stays what it is."""
+
+Product = frozenset[tuple[Any, Any]]
+"""Bases with their exponents; a base is a symbol or a sum."""
+
+
+def from_sympy(expression: Any, inputs: Sequence[Any] | None = None, *, dtype: torch.dtype = torch.float64) -> Stack:
+    """A stack of nalm layers with an expression as its weights; `nalm.readout` gives the expression back.
+
+    Args:
+        expression: sums, products, quotients and powers with constant exponents of symbols, as SymPy or text; or a list.
+        inputs: the symbols in the order of the module's inputs; by default those of the expression, by name.
+        dtype: of the weights.
+
+    >>> import torch, nalm
+    >>> module = nalm.from_sympy("(a + b) / (c - 2)**2")
+    >>> round(module(torch.tensor([[1.0, 2.0, 5.0]], dtype=torch.float64)).item(), 6)
+    0.333333
+    >>> print(nalm.readout(module, ["a", "b", "c"]))
+    (a + b)/(c - 2)**2
+    """
+    wanted = [sp.sympify(one) for one in (expression if isinstance(expression, (list, tuple)) else [expression])]
+    found = sorted(set().union(*(one.free_symbols for one in wanted)), key=str)
+    symbols = [sp.Symbol(str(s)) if isinstance(s, str) else s for s in inputs] if inputs is not None else found
+    byname = {str(symbol): symbol for symbol in symbols}
+    for symbol in found:
+        if str(symbol) not in byname:
+            raise ValueError(f"the expression has {symbol}, which is not among the inputs {', '.join(byname)}")
+    wanted = [one.subs({symbol: byname[str(symbol)] for symbol in found}) for one in wanted]
+    if not symbols:
+        raise ValueError(f"{expression} has no symbol; a module needs at least one input")
+    sums = [_terms(one) for one in wanted]
+    depth = max(_depth(one) for one in sums)
+    available: list[Any] = list(symbols)
+    layers: list[Any] = []
+    for level in range(1, depth + 1):
+        needed = _needed(sums, level)
+        products = list(dict.fromkeys(product for value in needed for product, _ in _as_terms(value, level)))
+        layers.append(_powers(products, available, dtype))
+        layers.append(_weights([_as_terms(value, level) for value in needed], products, dtype))
+        available = needed
+    return Stack(*layers)
+
+
+Sum = tuple[tuple[Product, Any], ...]
+"""Products with their coefficients."""
+
+
+def _terms(expression: Any) -> Sum:
+    """A sum as products with coefficients."""
+    totals: dict[Product, Any] = {}
+    for part in sp.Add.make_args(expression):
+        coefficient, product = _factors(part)
+        totals[product] = totals.get(product, sp.Integer(0)) + coefficient
+    return tuple((product, c) for product, c in totals.items() if c != 0) or ((frozenset(), sp.Integer(0)),)
+
+
+def _factors(expression: Any) -> tuple[Any, Product]:
+    """A product as coefficient and powers of bases."""
+    coefficient: Any = sp.Integer(1)
+    powers: dict[Any, Any] = {}
+    for factor in sp.Mul.make_args(expression):
+        base, exponent = factor.as_base_exp() if isinstance(factor, sp.Pow) else (factor, sp.Integer(1))
+        if factor.is_number:
+            coefficient *= factor
+            continue
+        if not exponent.is_number or not exponent.is_real:
+            raise ValueError(f"cannot build {factor}: exponents must be real constants")
+        if not isinstance(base, (sp.Symbol, sp.Add)):
+            if isinstance(base, (sp.Mul, sp.Pow)):
+                inner, product = _factors(base)
+                if exponent.is_Integer or inner.is_positive:
+                    coefficient *= inner**exponent
+                    for one, power in product:
+                        powers[one] = powers.get(one, sp.Integer(0)) + power * exponent
+                    continue
+            raise ValueError(f"cannot build {base}: only sums, products, quotients and powers can be")
+        key = base if isinstance(base, sp.Symbol) else _terms(base)
+        powers[key] = powers.get(key, sp.Integer(0)) + exponent
+    return coefficient, frozenset((base, exponent) for base, exponent in powers.items() if exponent != 0)
+
+
+def _depth(value: Any) -> int:
+    """Pairs of layers that a value needs; an input needs none."""
+    if isinstance(value, sp.Symbol):
+        return 0
+    return 1 + max((_depth(base) for product, _ in value for base, _ in product), default=0)
+
+
+def _needed(outputs: Sequence[Sum], level: int) -> list[Any]:
+    """Values that must stand after a level: outputs, and what deeper sums are made of."""
+    if level == max(_depth(one) for one in outputs):
+        return list(outputs)
+    needed: dict[Any, None] = {}
+
+    def visit(value: Any) -> None:
+        if _depth(value) <= level:
+            needed[value] = None
+        else:
+            for product, _ in value:
+                for base, _ in sorted(product, key=str):
+                    visit(base)
+
+    for one in outputs:
+        visit(one)
+    return list(needed)
+
+
+def _as_terms(value: Any, level: int) -> Sum:
+    """How a value is made at a level: as the sum that it is, or passed on."""
+    return value if _depth(value) == level else ((frozenset({(value, sp.Integer(1))}), sp.Integer(1)),)
+
+
+@torch.no_grad()
+def _powers(products: Sequence[Product], available: Sequence[Any], dtype: torch.dtype) -> RealNPU:
+    layer = RealNPU(len(available), len(products), epsilon=TINY, dtype=dtype)
+    layer.gate.fill_(1.0)
+    layer.real.zero_()
+    for row, product in enumerate(products):
+        for base, exponent in product:
+            layer.real[row, available.index(base)] = float(exponent)
+    return layer
+
+
+@torch.no_grad()
+def _weights(sums: Sequence[Sum], products: Sequence[Product], dtype: torch.dtype) -> Linear:
+    layer = Linear(len(products), len(sums), bias=False, dtype=dtype)
+    layer.weight.zero_()
+    for row, terms in enumerate(sums):
+        for product, coefficient in terms:
+            layer.weight[row, products.index(product)] = float(coefficient)
+    return layer

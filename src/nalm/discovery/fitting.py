@@ -1,0 +1,197 @@
+"""From exponents that the search found to a law: snapping to simple fractions, coefficients, leaving out what does nothing."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from nalm.discovery.law import ROOTS, Law, Term
+from nalm.discovery.projection import solve_exponents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from nalm.discovery.law import Exponents
+    from nalm.discovery.projection import Problem
+    from nalm.discovery.table import Candidate, Table
+
+__all__ = ["BOUND", "law_of", "simplified", "snapped"]
+
+BOUND = 6.0
+"""Largest exponent."""
+CHI_SQUARE = 6.0
+"""By how many times its expected growth the squared error may grow when an exponent is set to a simple fraction."""
+SIMPLE = 12
+"""Largest denominator of a coefficient that is taken for a fraction."""
+LARGEST = 1_000
+"""Its largest numerator."""
+DIGITS = 3
+"""Decimal digits of an exponent that is no simple fraction, at most."""
+FAR = 1e3
+"""Stands for the error where a law is not defined."""
+
+
+def _grids(x: NDArray[np.float64], operations: Sequence[str]) -> list[NDArray[np.float64]]:
+    """For each input, simple exponents that it may have: roots only where it has no negative values."""
+    low = 0.0 if "div" not in operations else -BOUND if "pow" in operations else -1.0
+    high = BOUND if "pow" in operations else 1.0
+    grids = []
+    for column in x.T:
+        denominators = range(1, ROOTS + 1) if (column >= 0).all() and "pow" in operations else (1,)
+        values = {k / d for d in denominators for k in range(int(-BOUND * d), int(BOUND * d) + 1)}
+        grids.append(np.array(sorted(v for v in values if low <= v <= high)))
+    return grids
+
+
+def snapped(
+    problem: Problem,
+    exponents: NDArray[np.float64],
+    scales: NDArray[np.float64],
+    reached: float,
+    x: NDArray[np.float64],
+    operations: Sequence[str],
+) -> list[Exponents] | None:
+    """Exponents at simple fractions, the nearest first while the others adapt.
+
+    Where that makes the mean square grow from `reached` by more than noise explains, a single product of powers keeps its
+    exponents with as few digits as the data ask for; for other structures the result is None.
+    """
+    grids, rows = _grids(x, operations), len(problem.logs)
+    exponents, scales = exponents.copy(), scales.copy()
+    free = np.ones(exponents.shape, bool)
+
+    def supported(cost: float) -> bool:
+        fixed = int((~free).sum())
+        return cost <= reached * (1 + CHI_SQUARE * fixed / rows) + 1e-16 or cost <= 1e-14
+
+    while free.any():
+        nearest = np.stack([grid[np.abs(exponents[:, [i]] - grid).argmin(1)] for i, grid in enumerate(grids)], 1)
+        distance = np.where(free, np.abs(exponents - nearest), np.inf)
+        now = distance <= max(0.02, float(distance.min()))
+        before = exponents.copy()
+        exponents[now] = nearest[now]
+        free &= ~now
+        if supported(solve_exponents(*problem, exponents, scales, free, 20, BOUND, 1e-24)):
+            continue
+        if len(exponents) > 1 or "pow" not in operations:
+            return None
+        for digits in range(1, DIGITS + 1):
+            exponents[now] = before[now].round(digits)
+            if supported(solve_exponents(*problem, exponents, scales, free, 20, BOUND, 1e-24)):
+                break
+    return [tuple(Fraction(float(e)).limit_denominator(10**DIGITS) for e in row) for row in exponents]
+
+
+def law_of(table: Table, exponents: Sequence[Exponents], above: int, power: Fraction, sign: int) -> Candidate | None:
+    """The law with these exponents, `above` of them above the fraction line, and coefficients by least squares."""
+    upper, lower = list(dict.fromkeys(exponents[:above])), list(dict.fromkeys(exponents[above:]))
+    found = [table.judge(law) for law in _fitted(table, upper, lower, power, sign)]
+    return min(found, key=lambda one: one.length, default=None)
+
+
+def _fitted(table: Table, upper: Sequence[Exponents], lower: Sequence[Exponents], power: Fraction, sign: int) -> Iterator[Law]:
+    """Laws with coefficients for noise in proportion to the target, and for noise that is the same everywhere."""
+    products = np.stack([Term(1.0, row).values(table.x) for row in (*upper, *lower)], 1)
+    with np.errstate(all="ignore"):
+        target = np.sign(sign * table.y) * np.abs(table.y) ** float(1 / power)
+    good = np.isfinite(products).all(1) & np.isfinite(target)
+    if good.sum() < products.shape[1]:
+        return
+    products, target, y, root = products[good], target[good], sign * table.y[good], np.sqrt(table.weight[good])
+    with np.errstate(all="ignore"):
+        design = np.concatenate([products[:, : len(upper)], -target[:, None] * products[:, len(upper) :]], 1)
+    one = Term(1.0, (Fraction(0),) * len(upper[0]))
+    for noise in (np.maximum(np.abs(y), 1e-3 * table.scale), np.full(len(y), table.scale)):
+        # noise of y becomes noise of y ** (1/p), whose derivative goes with y ** (1/p - 1)
+        with np.errstate(all="ignore"):
+            scale = root / noise * (np.maximum(np.abs(y), 1e-9 * table.scale) ** float(1 - 1 / power) if power != 1 else 1.0)
+            norms = np.linalg.norm(design * scale[:, None], axis=0)
+        if not (np.isfinite(norms).all() and (norms > 0).all()):
+            continue
+        coefficients = np.linalg.lstsq(design * scale[:, None] / norms, target * scale, rcond=None)[0] / norms
+        if power != 1 or lower:
+            coefficients = _refitted(products, len(upper), float(power), y, root / noise, coefficients)
+        terms = [Term(float(c), row) for c, row in zip(coefficients, (*upper, *lower), strict=True)]
+        yield Law(tuple(terms[: len(upper)]), (one, *terms[len(upper) :]) if lower else (), power, sign)
+
+
+def _refitted(
+    products: NDArray[np.float64],
+    above: int,
+    power: float,
+    y: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    start: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Coefficients by least squares on the target itself, from where they are; unchanged where that cannot help."""
+
+    def quotient(factors: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        now = start * factors
+        below = 1 + products[:, above:] @ now[above:]
+        return products[:, :above] @ now[:above] / below, below
+
+    @np.errstate(all="ignore")
+    def missed(factors: NDArray[np.float64]) -> NDArray[np.float64]:
+        inner, _ = quotient(factors)
+        left = ((inner if power == 1 else inner**power) - y) * scale
+        return np.where(np.isfinite(left), left, FAR)
+
+    @np.errstate(all="ignore")
+    def slopes(factors: NDArray[np.float64]) -> NDArray[np.float64]:
+        inner, below = quotient(factors)
+        outer = (1.0 if power == 1 else power * inner ** (power - 1)) / below * scale
+        found = np.concatenate([products[:, :above], -inner[:, None] * products[:, above:]], 1) * outer[:, None] * start
+        return np.where(np.isfinite(found), found, 0.0)
+
+    ones = np.ones(len(start))
+    solution = least_squares(missed, ones, slopes, method="lm" if len(y) >= len(start) else "trf", max_nfev=50)
+    return start * solution.x if 2 * solution.cost < np.square(missed(ones)).sum() else start
+
+
+def simplified(table: Table, candidate: Candidate) -> Candidate:
+    """What is left when terms, exponents and digits of coefficients go that the description is shorter without."""
+    while True:
+        shorter = min(_simpler(table, candidate.law), key=lambda one: one.length, default=candidate)
+        if shorter.length >= candidate.length:
+            return _with_fractions(table, candidate)
+        candidate = shorter
+
+
+def _simpler(table: Table, law: Law) -> Iterator[Candidate]:
+    """The law without one of its terms, or without one of its inputs in one of them."""
+    upper, lower = [term.exponents for term in law.terms], [term.exponents for term in law.below[1:]]
+    for rows in (upper, lower):
+        for number, row in enumerate(rows):
+            others = [[*rows[:number], *rows[number + 1 :]]]
+            others += [[*rows[:number], _without(row, i), *rows[number + 1 :]] for i, e in enumerate(row) if e]
+            for other in others:
+                above, below = (other, lower) if rows is upper else (upper, other)
+                if above:
+                    found = law_of(table, [*above, *below], len(above), law.power, law.sign)
+                    if found is not None:
+                        yield found
+
+
+def _without(row: Exponents, number: int) -> Exponents:
+    return tuple(Fraction(0) if i == number else e for i, e in enumerate(row))
+
+
+def _with_fractions(table: Table, candidate: Candidate) -> Candidate:
+    """Coefficients at simple fractions, one after the other, where that does not make the description longer."""
+    for number in range(len(candidate.law.parts)):
+        now = [term.coefficient for term in candidate.law.parts]
+        for denominator in (1, 2, 3, 4, 6, SIMPLE):
+            simple = Fraction(now[number]).limit_denominator(denominator)
+            if simple == 0 or abs(simple.numerator) > LARGEST or not math.isclose(simple, now[number], rel_tol=0.05):
+                continue
+            tried = table.judge(candidate.law.with_coefficients([*now[:number], float(simple), *now[number + 1 :]]))
+            if tried.length <= candidate.length:
+                candidate = tried
+                break
+    return candidate

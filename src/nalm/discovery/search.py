@@ -1,0 +1,155 @@
+"""From a table of numbers to candidate laws: structures from simple to complex, many starts of each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nalm.discovery.fitting import BOUND, law_of, simplified, snapped
+from nalm.discovery.law import Law, Term
+from nalm.discovery.projection import Problem, sign_blocks, solve_exponents
+from nalm.discovery.table import EXACT, Candidate, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Settings", "search"]
+
+POWERS = (Fraction(1), Fraction(-1), Fraction(1, 2), Fraction(-1, 2), Fraction(2), Fraction(-2))
+"""Powers of the whole law that are tried."""
+IDLE = 2
+"""Rounds without a shorter description after which the search ends if what is left over looks like noise."""
+ROUNDS_AFTER = 2
+"""Rounds in which a simpler law is looked for when an exact one is found."""
+STEPS = 60
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How far to search."""
+
+    operations: tuple[str, ...] = ("add", "sub", "mul", "div", "pow")
+    max_terms: int = 4
+    """Most terms above and below the fraction line together."""
+    restarts: int = 30
+    """Starts of each structure."""
+    rows: int = 1_000
+    """Most rows that exponents are searched on."""
+
+
+class Structure(NamedTuple):
+    """How many terms stand above and below, and the power of the whole."""
+
+    above: int
+    below: int
+    power: Fraction
+
+    @property
+    def size(self) -> int:
+        """Terms in all."""
+        return self.above + self.below
+
+
+def search(table: Table, settings: Settings, generator: np.random.Generator) -> list[Candidate]:
+    """All laws that were found, the one with the shortest description first."""
+    found = list(_plain_laws(table, settings))
+    structures = list(_structures(settings, table.y))
+    best, idle = _shortest(found), 0
+    for attempt in range(settings.restarts):
+        for structure in structures:
+            if structure.size == 1 and attempt:
+                continue  # one product has one minimum
+            if best.error < EXACT and structure.size >= len(best.law.parts) > 1:
+                break
+            candidate = _solve(table, structure, settings, generator)
+            if candidate is not None:
+                if table.could_be(candidate) < best.length:
+                    candidate = simplified(table, candidate)
+                found.append(candidate)
+        shortest = _shortest(found)
+        idle = 0 if shortest.length < best.length - 1e-6 else idle + 1
+        best = shortest
+        if best.error < EXACT and (idle >= ROUNDS_AFTER or len(best.law.parts) == 1):
+            break
+        if idle >= IDLE and table.looks_like_noise(best.law):
+            break
+    return sorted(found, key=lambda one: one.length)
+
+
+def _shortest(found: Sequence[Candidate]) -> Candidate:
+    return min(found, key=lambda one: one.length)
+
+
+def _structures(settings: Settings, y: NDArray[np.float64]) -> Iterator[Structure]:
+    """From simple to complex; only those that the operations and the target's sign allow."""
+    most = settings.max_terms if {"add", "sub"} & set(settings.operations) else 1
+    powers = [power for power in POWERS if _allowed(power, settings, y)]
+    yield Structure(1, 0, Fraction(1))
+    for size in range(2, most + 1):
+        yield from (Structure(size, 0, power) for power in powers if size <= 3 or power == 1)
+        if "div" in settings.operations and size > 2:
+            yield from (Structure(size - lower, lower, Fraction(1)) for lower in range(1, min(size - 1, 3)))
+
+
+def _allowed(power: Fraction, settings: Settings, y: NDArray[np.float64]) -> bool:
+    if power < 0 and "div" not in settings.operations:
+        return False
+    if abs(power) == 1:
+        return True
+    return "pow" in settings.operations and bool((y > 0).all() or (y < 0).all())
+
+
+def _solve(table: Table, structure: Structure, settings: Settings, generator: np.random.Generator) -> Candidate | None:
+    """One start of a structure: exponents, snapping, coefficients; None where it leads nowhere."""
+    above, below, power = structure
+    usable = (table.y != 0) & (table.x != 0).all(1)
+    x, y, weight = table.x[usable], table.y[usable], table.weight[usable]
+    if len(y) > settings.rows:
+        chosen = generator.choice(len(y), settings.rows, replace=False)
+        x, y, weight = x[chosen], y[chosen], weight[chosen]
+    order, blocks = sign_blocks(x, above + 2)
+    if below:
+        widest = int(np.argmax(np.diff(blocks)))
+        order = order[blocks[widest] : blocks[widest + 1]]
+        blocks = np.array([0, len(order)])
+    if len(order) < structure.size * 2 + 2:
+        return None
+    x, y, weight = x[order], y[order], weight[order]
+    sign = -1 if abs(power) != 1 and y[0] < 0 else 1
+    target = np.sign(sign * y) * np.abs(y) ** float(1 / power)
+    logs = np.log(np.abs(x))
+    logs = logs - logs.mean(0)
+    relative = generator.random() < 0.7 or power != 1
+    spread = np.abs(target) if relative else np.full(len(target), math.sqrt(np.mean(np.square(target))))
+    problem = Problem(logs, np.sqrt(weight) / spread, target, blocks, above)
+    exponents = _start(structure.size, x.shape[1], settings, generator)
+    scales = generator.choice([-0.3, 0.3, 1.0], below)
+    reached = solve_exponents(*problem, exponents, scales, np.ones(exponents.shape, bool), STEPS, BOUND, 1e-24)
+    if not math.isfinite(reached) or reached > 0.5:
+        return None
+    simple = snapped(problem, exponents, scales, reached, table.x, settings.operations)
+    return None if simple is None else law_of(table, simple, above, power, sign)
+
+
+def _start(size: int, inputs: int, settings: Settings, generator: np.random.Generator) -> NDArray[np.float64]:
+    values = [-2, -1, 0, 0, 1, 2] if "div" in settings.operations else [0, 0, 1, 2]
+    drawn = generator.choice(values, (size, inputs)) + generator.normal(0, 0.3, (size, inputs))
+    return drawn.astype(np.float64)
+
+
+def _plain_laws(table: Table, settings: Settings) -> Iterator[Candidate]:
+    """A constant, and a weighted sum of all inputs: what needs no search."""
+    inputs = table.x.shape[1]
+    none = (Fraction(0),) * inputs
+    yield table.judge(Law((Term(float(np.average(table.y, weights=table.weight)), none),)))
+    if {"add", "sub"} & set(settings.operations) and len(table.y) > inputs + 1:
+        alone = [tuple(Fraction(int(i == j)) for j in range(inputs)) for i in range(inputs)]
+        linear = law_of(table, [*alone, none], inputs + 1, Fraction(1), 1)
+        if linear is not None:
+            yield simplified(table, linear)

@@ -1,0 +1,268 @@
+"""`NALMRegressor`: a scikit-learn estimator that finds the law in a table of numbers, or says that it found none."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from nalm.discovery import EXACT, Candidate, Settings, Table, search
+
+if TYPE_CHECKING:
+    import sympy as sp
+    from numpy.typing import NDArray
+    from torch import nn
+
+    from nalm.discovery import Law
+
+__all__ = ["NALMRegressor"]
+
+OPERATIONS = ("add", "sub", "mul", "div", "pow")
+MOST_INPUTS = 12
+"""Inputs among which products are searched; of wider tables those are taken that have most to do with the target."""
+FEW_ROWS, SMALL_ERROR = 40, 0.05
+"""With fewer rows it cannot be told whether something is left to explain; the error must then be this small."""
+LISTED = 20
+"""Candidates that are kept."""
+SURE = 10.0
+"""By how much the description with a law must be shorter than that with a constant."""
+
+
+class _Found(NamedTuple):
+    """What a search gave for one target."""
+
+    law: Law
+    error: float
+    trusted: bool
+    candidates: list[Candidate]
+
+
+class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Finds a formula: a power of a quotient of sums of products of powers.
+
+    Exponents are found by Levenberg-Marquardt steps from many starts for every structure, set to integers, halves and thirds
+    where the data support it, and coefficients by least squares. Of all candidates that with the shortest description is
+    chosen: what it leaves over, as noise, and the formula itself.
+
+    Args:
+        operations: which of `add`, `sub`, `mul`, `div` and `pow` the formula may use.
+        max_terms: most terms, above and below the fraction line together.
+        restarts: starts for each structure; a start takes milliseconds.
+        noise: standard deviation of the noise of the target, in its units, or `auto` if it is not known.
+        random_state: seed of the split into rows to learn from and rows held out, and of the starts.
+
+    After `fit`, with a list where there are several targets:
+
+    - `formula_`: SymPy expression;
+    - `found_`: whether a law explains the data to the noise level; if not, `formula_` is the best short description, and not
+      to be trusted outside the training range;
+    - `error_`: error on rows held out, relative to the spread of the target;
+    - `candidates_`: formula, error and complexity of the twenty shortest descriptions, the shortest first;
+    - `domain_`: `range`, smallest and largest training value of each column; `undefined`, SymPy conditions under which the
+      formula has no value;
+    - `module_`: an `nn.Module` that computes all formulas, in double precision, and can be trained further.
+
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).uniform(1, 2, (200, 3))
+    >>> model = NALMRegressor(random_state=0).fit(x, 5 * x[:, 0] / x[:, 2] ** 2)
+    >>> model.formula_
+    5*x1/x3**2
+    >>> model.found_
+    True
+    """
+
+    def __init__(
+        self,
+        operations: tuple[str, ...] = OPERATIONS,
+        max_terms: int = 4,
+        restarts: int = 30,
+        noise: float | str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.operations = operations
+        self.max_terms = max_terms
+        self.restarts = restarts
+        self.noise = noise
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NALMRegressor:  # noqa: N803
+        """Search for the law of each target."""
+        self._check_parameters()
+        _check_columns(X)
+        inputs, targets = validate_data(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2, dtype=np.float64)
+        weight = _check_sample_weight(sample_weight, inputs, dtype=np.float64, ensure_non_negative=True)
+        used = weight > 0
+        if used.sum() < 2:
+            raise ValueError("only one row has a weight above zero")
+        self._single = np.ndim(targets) == 1
+        columns = np.asarray(targets, np.float64).reshape(len(inputs), -1)[used]
+        generator = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        settings = Settings(tuple(self.operations), self.max_terms, self.restarts)
+        noise = None if self.noise == "auto" else float(self.noise)
+        self._found = [_find(inputs[used], one, weight[used], settings, noise, generator) for one in columns.T]
+        self._range = np.stack([inputs.min(0), inputs.max(0)], 1)
+        return self
+
+    def _check_parameters(self) -> None:
+        for name in self.operations:
+            if name not in OPERATIONS:
+                raise ValueError(f"unknown operation {name!r}; there are: {', '.join(OPERATIONS)}")
+        for name in ("max_terms", "restarts"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.noise != "auto" and not (isinstance(self.noise, (int, float)) and 0 <= self.noise < math.inf):
+            raise ValueError(f"noise must be auto or a number that is at least 0, got {self.noise!r}")
+
+    def predict(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+        """The formula's values, also outside the training range; NaN where it is not defined."""
+        check_is_fitted(self)
+        inputs = validate_data(self, X, reset=False, dtype=np.float64)
+        values = np.stack([one.law.values(inputs) for one in self._found], 1)
+        return values[:, 0] if self._single else values
+
+    def _symbols(self) -> list[sp.Symbol]:
+        import sympy as sp
+
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", [f"x{i + 1}" for i in range(self.n_features_in_)])
+        return [sp.Symbol(str(name), real=True) for name in names]
+
+    def _of_each(self, values: list[Any]) -> Any:
+        return values[0] if self._single else values
+
+    @property
+    def formula_(self) -> Any:
+        """SymPy expression of each target."""
+        symbols = self._symbols()
+        return self._of_each([one.law.expression(symbols) for one in self._found])
+
+    @property
+    def law_(self) -> Any:
+        """The law of each target as terms with exponents and coefficients, of which the formula is made."""
+        check_is_fitted(self)
+        return self._of_each([one.law for one in self._found])
+
+    @property
+    def found_(self) -> Any:
+        """Whether a law explains the data to the noise level."""
+        check_is_fitted(self)
+        return self._of_each([one.trusted for one in self._found])
+
+    @property
+    def error_(self) -> Any:
+        """Error on the rows held out, relative to the spread of the target."""
+        check_is_fitted(self)
+        return self._of_each([one.error for one in self._found])
+
+    @property
+    def candidates_(self) -> Any:
+        """Formula, error and complexity of the best candidates, that with the shortest description first."""
+        symbols = self._symbols()
+        listed = [[(c.law.expression(symbols), c.error, c.complexity) for c in one.candidates] for one in self._found]
+        return self._of_each(listed)
+
+    @property
+    def domain_(self) -> dict[str, Any]:
+        """Training range of each column, and where the formula is not defined."""
+        symbols = self._symbols()
+        ranges = {str(symbol): (float(low), float(high)) for symbol, (low, high) in zip(symbols, self._range, strict=True)}
+        undefined = [condition for one in self._found for condition in one.law.undefined(symbols)]
+        return {"range": ranges, "undefined": undefined}
+
+    @property
+    def module_(self) -> nn.Module:
+        """A new module that computes the formula of every target, in double precision."""
+        from nalm.composing import from_sympy
+
+        symbols = self._symbols()
+        return from_sympy([one.law.expression(symbols) for one in self._found], symbols)
+
+    def to_torch(self) -> nn.Module:
+        """The same as `module_`, in single precision."""
+        return self.module_.float()
+
+    def latex(self) -> Any:
+        """The formula in LaTeX."""
+        import sympy as sp
+
+        symbols = self._symbols()
+        return self._of_each([sp.latex(one.law.expression(symbols)) for one in self._found])
+
+
+def _check_columns(table: Any) -> None:
+    """Refuse a data frame with two columns of one name, or with text."""
+    names = [str(name) for name in getattr(table, "columns", [])]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"two columns have the name {twice[0]!r}; rename one of them")
+    for name, kind in zip(names, getattr(table, "dtypes", []), strict=False):
+        if str(kind) in ("str", "string", "category") or (str(kind) == "object" and table[name].map(_is_text).any()):
+            raise ValueError(f"column {name!r} holds text; leave it out, or write it as numbers")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _find(
+    x: NDArray[np.float64],
+    y: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    settings: Settings,
+    noise: float | None,
+    generator: np.random.Generator,
+) -> _Found:
+    """The law with the shortest description, and whether it is to be trusted."""
+    chosen = _relevant(x, y)
+    table = Table(x[:, chosen], y, weight, generator, noise)
+    found = search(table, settings, generator)
+    best, trusted = found[0], _trusted(table, found)
+    front = [one._replace(law=one.law.widened(chosen, x.shape[1])) for one in _listed(found)]
+    return _Found(front[0].law, best.error, trusted, front)
+
+
+def _relevant(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Inputs that vary; of many, those whose values or logarithms go with the target's most."""
+    varying = np.flatnonzero(np.ptp(x, axis=0) > 0)
+    if len(varying) == 0:
+        return np.arange(1)
+    if len(varying) <= MOST_INPUTS:
+        return varying
+
+    def unit(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        centred = values - values.mean(0)
+        result: NDArray[np.float64] = centred / np.maximum(np.linalg.norm(centred, axis=0), 1e-300)
+        return result
+
+    logs, log_y = np.log(np.abs(x[:, varying]) + 1e-300), np.log(np.abs(y) + 1e-300)
+    strength = np.maximum(np.abs(unit(x[:, varying]).T @ unit(y)), np.abs(unit(logs).T @ unit(log_y)))
+    strongest: NDArray[np.int64] = np.sort(varying[np.argsort(-strength)[:MOST_INPUTS]])
+    return strongest
+
+
+def _trusted(table: Table, found: list[Candidate]) -> bool:
+    """Whether the best formula says what there is to say, and more than a constant does, with rows to spare."""
+    best, constant = found[0], next(one for one in found if not any(any(term.exponents) for term in one.law.parts))
+    rows = len(table.all_y)
+    if rows < 2 * best.complexity + 2 or not math.isfinite(best.length):
+        return False
+    if best.error < EXACT:
+        return True
+    if best is constant or best.length > constant.length - SURE:
+        return False
+    if table.noise is not None:
+        return table.excess(best.law) < 1 + 4 / math.sqrt(rows)
+    return table.looks_like_noise(best.law) and (rows >= FEW_ROWS or best.error < SMALL_ERROR)
+
+
+def _listed(found: list[Candidate]) -> list[Candidate]:
+    """The best candidates, each pattern of terms once."""
+    listed: dict[Any, Candidate] = {}
+    for one in found:
+        if math.isfinite(one.length):
+            listed.setdefault(one.law.pattern, one)
+    return list(listed.values())[:LISTED]
