@@ -146,9 +146,12 @@ def other_finds(program: str, x: np.ndarray, y: np.ndarray, fresh: np.ndarray, t
     except subprocess.TimeoutExpired:
         return False
     except subprocess.CalledProcessError as error:
-        if "ModuleNotFoundError" in error.stderr:
+        said = error.stderr.strip().splitlines()[-1]
+        if "ModuleNotFoundError" in said:
             return None
-        return False
+        if any(word in said for word in ("infinity", "overflow", "NaN")):  # the search itself went astray
+            return False
+        raise RuntimeError(f"{program} could not be run: {said}") from None
     answer = json.loads(done.stdout)
     return answer["seconds"] <= LIMIT + 1 and _same(np.array(answer["values"], float), truth)
 
@@ -164,7 +167,7 @@ def _other() -> None:
     else:
         from pyoperon.sklearn import SymbolicRegressor
 
-        model = SymbolicRegressor(random_state=0, time_limit=int(LIMIT))
+        model = SymbolicRegressor(random_state=0, max_time=int(LIMIT))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         began = time.perf_counter()

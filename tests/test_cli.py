@@ -263,9 +263,9 @@ def test_speed(monkeypatch, capsys):
     (row,) = json.loads(out)["speed"]
     assert row["module"] == "nmu"
     assert row["fused_ratio"] == pytest.approx(row["plain_us"] / row["fused_us"])
-    code, out, err = run(monkeypatch, capsys, "speed", "--module", "quadratic")
+    code, out, err = run(monkeypatch, capsys, "speed", "--module", "product-fc")
     assert (code, out) == (2, "")
-    assert "no kernel for quadratic" in err
+    assert "no kernel for product-fc" in err
     code, out, _ = run(monkeypatch, capsys, "speed", "--module", "nau+nmu")
     assert "fused / plain" in out
 

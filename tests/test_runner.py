@@ -160,7 +160,6 @@ def test_a_new_threshold_needs_no_training(tmp_path, monkeypatch):
         ({"module": "nmu", "ranges": ["everything"]}, "cannot read the distribution"),
         ({"module": "nmu", "task": "arithmetic-dataset", "data": {"colour": 1}}, "has no value 'colour'; it has: subset"),
         ({"module": "nau+nmu", "task": "arithmetic-dataset", "data": {"subsets": 9}}, "9 spans of 25 inputs"),
-        ({"module": "nau+nmu+nau"}, "a stack has two layers"),
         ({"module": "nmu", "threshold": "low"}, "threshold must be a number"),
         ({"module": "nmu", "threshold": -1}, "threshold must be positive"),
         ({"module": "nmu", "colour": 3}, "a recipe has no value 'colour'"),
@@ -171,7 +170,7 @@ def test_a_new_threshold_needs_no_training(tmp_path, monkeypatch):
         ({"module": "nmu", "learning_rate": 0}, "learning_rate must be positive"),
         ({"module": "nmu", "penalty_end": 0}, "penalty_end must come after"),
         ({"module": ["nmu", "nmu"]}, "each module may be named once"),
-        ({"module": "quadratic", "engine": "fused", "operation": "add"}, "no kernel for quadratic"),
+        ({"module": "product-fc", "engine": "fused", "operation": "mul"}, "no kernel for product-fc"),
     ],
 )
 def test_bad_questions_are_refused_in_one_sentence(arguments, message):

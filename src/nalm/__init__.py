@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from nalm.layers import NPU as NPU
     from nalm.layers import NRU as NRU
     from nalm.layers import NSR as NSR
+    from nalm.layers import FrozenSelector as FrozenSelector
+    from nalm.layers import Gated as Gated
     from nalm.layers import GatedNAUNMU as GatedNAUNMU
     from nalm.layers import Linear as Linear
     from nalm.layers import NACAdd as NACAdd
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from nalm.layers import ProductFC as ProductFC
     from nalm.layers import Quadratic as Quadratic
     from nalm.layers import RealNPU as RealNPU
+    from nalm.layers import RecurrentSelector as RecurrentSelector
     from nalm.layers import ReLU6MLP as ReLU6MLP
     from nalm.layers import ReLUMLP as ReLUMLP
     from nalm.layers import Stack as Stack
@@ -68,7 +71,7 @@ if TYPE_CHECKING:
 _LAYERS = (
     "NAU NACAdd iNAC NACMul NACMulSigmoid NACMulNMU iMNAC NMU sNMU sNMUBatch stgNMU NRU NRUSepSign NMRU NMRUNoSign "
     "NMRUGated NaiveNPU NPU RealNPU NALU NALUSeparate iNALU GNALU GatedNAUNMU NLRL NSR Linear ReLUMLP ReLU6MLP ProductFC "
-    "Quadratic SumOrProduct Stack Unit penalty project_ snap_ sparsity_error"
+    "Quadratic SumOrProduct Stack Gated RecurrentSelector FrozenSelector Unit penalty project_ snap_ sparsity_error"
 )
 _HOME = {
     **dict.fromkeys(_LAYERS.split(), "nalm.layers"),

@@ -264,6 +264,12 @@ def _median(values: Any) -> _Value:
     return _Value(middle, middle - deviation, middle + deviation)
 
 
+def _expressions_solved(rows: list[Row]) -> _Value:
+    """How many of the rows, which are expressions, a seed solves: mean, least and most over seeds."""
+    counts = np.stack([row.outcomes.solved for row in rows]).sum(0)
+    return _Value(float(counts.mean()), float(counts.min()), float(counts.max()))
+
+
 def _largest_varied(rows: list[Row]) -> _Value:
     solved = [row.varied for row in rows if _rate(row) > 0.5]
     return _Value(float(max(solved, default=0)))
@@ -282,6 +288,8 @@ MEASURES: dict[str, Callable[[list[Row]], _Value]] = {
     "extrap_mse_mean": lambda rows: _mean(_errors(rows, "extrapolation_error")),
     "test_mse_median": lambda rows: _median(_errors(rows, "extrapolation_error")),
     "largest_varied_solved": _largest_varied,
+    "expressions_solved": _expressions_solved,
+    "mostly_solved": lambda rows: _Value(float(np.mean(np.concatenate([row.outcomes.solved for row in rows])) > 0.5)),
     "parameters": lambda rows: _Value(float(rows[0].parameters)),
     "gold_test_mse": lambda rows: _Value(float(np.mean([row.threshold for row in rows]))),
     "threshold": lambda rows: _Value(float(np.mean([row.threshold for row in rows]))),

@@ -321,7 +321,7 @@ def _print_report(report: Any, out: str | None) -> None:
         typer.echo(" ".join(experiment.note.split()))
     if experiment.table == "problems":
         _print_rows([_problem(line) for line in document["table"]])
-    elif experiment.groups or not report.rows:
+    elif experiment.table == "networks" or experiment.groups or not report.rows:
         _print_rows(document["table"])
     else:
         _print_rows([_compact(row) for row in document["table"]])

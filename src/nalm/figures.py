@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-__all__ = ["Surface", "captioned", "histograms", "pareto", "save", "surfaces", "three_panels"]
+__all__ = ["Surface", "captioned", "histograms", "pareto", "save", "shares", "surfaces", "three_panels"]
 
 PANELS = {
     "Success rate": ("success_rate", "success_low", "success_high"),
@@ -186,6 +186,29 @@ def problems(table: Sequence[Mapping[str, Any]], *, caption: str = "") -> Figure
     axes.set_ylim(len(table) - 0.5, -0.5)
     axes.set_xlim(0, 1.05)
     axes.set_xlabel("success rate: filled, within the starts allowed; hollow, at the first start")
+    return captioned(figure, caption)
+
+
+def shares(values: Mapping[str, Mapping[str, float]], *, caption: str = "", label: str = "share") -> Figure:
+    """A shaded square for each row and column of shares between 0 and 1, with the number in it."""
+    rows, columns = list(values), list(next(iter(values.values())))
+    figure = Figure(figsize=(2.8 + 0.5 * len(columns), 1.4 + 0.34 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    grid = np.array([[values[row].get(column, np.nan) for column in columns] for row in rows])
+    image = axes.imshow(grid, vmin=0, vmax=1, cmap="Blues", aspect="auto")
+    for (row, column), share in np.ndenumerate(grid):
+        if share > 0:
+            axes.text(
+                column, row, f"{share:.2g}", ha="center", va="center", color="white" if share > 0.5 else "black", fontsize=7
+            )
+    axes.set_xticks(range(len(columns)), columns, rotation=60, ha="right", fontsize="small")
+    axes.set_yticks(range(len(rows)), rows, fontsize="small")
+    axes.set_xticks(np.arange(len(columns) + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(len(rows) + 1) - 0.5, minor=True)
+    axes.grid(which="minor", color="0.9", linewidth=0.8)
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+    figure.colorbar(image, ax=axes, label=label, shrink=0.8)
     return captioned(figure, caption)
 
 

@@ -82,6 +82,10 @@ class SimulatedThreshold:
     - reciprocal: 1 / x1 / (1 + epsilon) p;
     - sqrt: √(x1 (1 - epsilon)) p.
 
+    In the two-step task both steps are off: sums, also negated ones, as add; products as mul; reciprocals of products
+    p / (x1 x2 (1 + epsilon)²); the inputs that are no operand of a step are its other inputs. Of epsilon and -epsilon in the
+    first step, the one counts that leads further off.
+
     Where operands are sums (two-layer tasks), the first layer's weights are off, by 1 - epsilon on the inputs of an operand
     and epsilon on the others, and the second layer is exact. As in the published simulation each operand of the arithmetic
     data set then has one input more than in the task itself.
@@ -97,6 +101,8 @@ class SimulatedThreshold:
     def value(self, cell: Cell) -> float:
         """Mean squared error over the samples, always the same ones; ValueError where that is not a finite number."""
         task = task_of(cell.task)
+        if task.name == "two-step":
+            return _simulate_steps(cell.operation, cell.inputs, cell.extrapolation, self.epsilon, self.samples)
         if task.name == "single-module":
             return _simulate(cell.operation, cell.inputs, cell.extrapolation, self.epsilon, self.samples)
         spans = task.spans(cell.inputs, 0, dict(cell.data))
@@ -160,6 +166,33 @@ def _simulate_sums(
     if not math.isfinite(total):
         raise ValueError(f"no simulated threshold for {operation}: its error on {extrapolation} is not finite")
     return total / samples
+
+
+@cache
+def _simulate_steps(operation: str, inputs: int, extrapolation: str, epsilon: float, samples: int) -> float:
+    """Error of two steps that are both off by epsilon, in the direction of the first in which the errors add up."""
+    first, second = operation.split("-")
+    distribution, totals = parse(extrapolation), np.zeros(2)
+    for step in range(math.ceil(samples / _CHUNK)):
+        x = distribution.sample(_CHUNK, inputs, _SEED, step=step).T[:, : samples - step * _CHUNK]
+
+        def both(inner: float, outer: float, x: NDArray[np.float64] = x) -> Any:
+            result = _step(first, x[:2], x[2:], inner)
+            return _step(second, np.stack([result, x[2]]), np.delete(x, 2, axis=0), outer)
+
+        exact = both(0, 0)
+        totals += [np.square(both(side * epsilon, epsilon) - exact).sum() for side in (1, -1)]
+    return float(totals.max()) / samples
+
+
+def _step(operation: str, operands: NDArray[np.float64], others: NDArray[np.float64], epsilon: float) -> Any:
+    """Sum, minus the sum, product or reciprocal of the product of the operands, with weights off by epsilon."""
+    if operation in ("add", "sub"):
+        off = epsilon * (np.abs(operands).sum(axis=0) + np.abs(others).sum(axis=0))
+        return (1 if operation == "add" else -1) * operands.sum(axis=0) - off
+    leak = np.prod(1 - epsilon * np.abs(others), axis=0)
+    exact = operands.prod(axis=0) * (1 - epsilon) ** len(operands)
+    return exact * leak if operation == "mul" else leak / (operands.prod(axis=0) * (1 + epsilon) ** len(operands))
 
 
 def _of_sums(operation: str, sums: NDArray[np.float64]) -> Any:

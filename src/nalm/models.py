@@ -1,4 +1,4 @@
-"""What engines train: a module or a stack of two with its initial parameters for every seed, registered or a user's own."""
+"""What engines train: a module or a network with its initial parameters for every seed, registered or a user's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector
 
-from nalm.layers import Stack, select_all_
+from nalm.layers import FrozenSelector, Gated, RecurrentSelector, Stack, select_all_
 from nalm.registry import SUMS, info
 from nalm.specs import Recipe
 
@@ -34,6 +34,11 @@ RECIPES = ("published", "robust")
 TWO_LAYERS = {"arithmetic-dataset": 5_000_000, "function4": 200_000, "large-scale": 100_000}
 """Iterations that the papers train on the tasks for two layers."""
 
+TWO_STEP_RECIPE = Recipe(
+    iterations=200_000, optimiser="sgd", penalty=10.0, gate_penalty=5.0, penalty_start=100_000, penalty_end=150_000
+)
+"""How the thesis trains every network on the two-step task."""
+
 
 @dataclass(frozen=True)
 class Model:
@@ -52,7 +57,12 @@ class Model:
     @property
     def fused(self) -> bool:
         """Whether its layers have kernels."""
-        return bool(self.parts) and all(part.fused for part in self.parts)
+        return self.registered and all(part.fused for part in self.parts)
+
+    @property
+    def registered(self) -> bool:
+        """Whether it is made of layers that this library knows."""
+        return bool(self.parts) or self.name == "recurrent:frozen"
 
     def recipe_for(self, task: str, operation: str, inputs: int, name: str = "published") -> Recipe:
         """How the papers train it on a task, the default recipe for what they do not; or the `robust` recipe, if it has one."""
@@ -60,6 +70,8 @@ class Model:
             return self._robust()
         if name != "published":
             raise ValueError(f"unknown recipe {name!r}; there are: {', '.join(RECIPES)}")
+        if task == "two-step":
+            return TWO_STEP_RECIPE
         if task in TWO_LAYERS:
             return _two_layer_recipe(self.parts, TWO_LAYERS[task])
         if len(self.parts) == 1:
@@ -70,14 +82,14 @@ class Model:
         recipes = [part.robust for part in self.parts]
         if not recipes or None in recipes:
             raise ValueError(f"{self.name} has no robust recipe; `nalm list modules --json` says which modules have one")
-        if len(recipes) == 2:
-            return SUMS
-        return recipes[0] or SUMS
+        if len(recipes) > 2 or "/" in self.name or ":" in self.name:
+            raise ValueError(f"there is no robust recipe for the network {self.name}, only for one layer or two")
+        return SUMS if len(recipes) == 2 else recipes[0] or SUMS
 
     def starts(self, module: nn.Module, inputs: int, seed: int, attempts: int, rule: str = "own") -> NDArray[np.float64]:
         """Initial parameters of a seed, shape (attempts, parameters); they follow from the seed alone, and from the rule."""
         rows = []
-        if self.parts:
+        if self.registered:
             generator = torch.Generator().manual_seed(seed)
             for attempt in range(attempts):
                 module.reset_parameters(generator)  # type: ignore[operator]
@@ -132,38 +144,71 @@ def model_of(
     hidden: int = 2,
     start: str = "",
 ) -> Model:
-    """The model of a registry name, of two joined by a plus (`nau+nmu`), or of a function (inputs, outputs) -> nn.Module.
+    """The model of a registry name, of a network of them, or of a function (inputs, outputs) -> nn.Module.
 
-    Options go to each layer that knows them; `hidden` is the number of outputs of the first layer of two.
+    Networks: `nau+nmu` (layers one behind the other, any number), `nau/nmu` (two layers mixed by a gate, which may stand in
+    place of a layer), `recurrent:nau:nmu` and `recurrent:frozen` (two steps with a scratchpad). Options go to each layer that
+    knows them; `hidden` is the number of outputs of all layers but the last.
     """
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in (options or {}).items()}
     kept = tuple(sorted(given.items()))
     if isinstance(module, str):
-        names = [PARTS.get(name, (name, {})) for name in module.split("+")]
-        records, presets = [info(name) for name, _ in names], [preset for _, preset in names]
-        if len(records) > 2:
-            raise ValueError(f"a stack has two layers, got {module!r}")
-        chosen = [{k: v for k, v in given.items() if k in record.allowed or len(records) == 1} for record in records]
-        for name in given:
-            if not any(name in one for one in chosen):
-                raise TypeError(f"neither layer of {module} has an option {name!r}")
-
-        def build(inputs: int) -> nn.Module:
-            if len(records) == 1:
-                return records[0].build(inputs, 1, **presets[0], **chosen[0])
-            return Stack(
-                records[0].build(inputs, hidden, **presets[0], **chosen[0]),
-                records[1].build(hidden, 1, **presets[1], **chosen[1]),
-            )
-
-        build(1)
-        return Model(module, "-".join(record.label for record in records), kept, build, tuple(records), start)
+        network = _Network(module, given, hidden)
+        network.build(2)
+        return Model(module, network.label, kept, network.build, network.records, start)
     if not callable(module):
         raise TypeError(
             f"module must be a registry name or a function (in_features, out_features) -> nn.Module, got {module!r}"
         )
     name = getattr(module, "__name__", type(module).__name__)
     return Model(name, name, (("source", _source_mark(module)),), lambda n: module(n, 1, **given))
+
+
+class _Network:
+    """A network by its name."""
+
+    def __init__(self, name: str, options: Mapping[str, Any], hidden: int) -> None:
+        self.name, self.options, self.hidden = name, dict(options), hidden
+        self.recurrent = name.startswith("recurrent:")
+        parts = name.removeprefix("recurrent:").split(":" if self.recurrent else "+")
+        self.frozen = self.recurrent and parts == ["frozen"]
+        self.layers = [] if self.frozen else [part.split("/") for part in parts]
+        for part in self.layers:
+            if len(part) > 2 or (self.recurrent and len(part) > 1):
+                raise ValueError(f"a gate stands between two layers and not in a recurrent network, got {name!r}")
+        self.records = tuple(info(PARTS.get(one, (one, {}))[0]) for part in self.layers for one in part)
+        known = {option for record in self.records for option in record.allowed}
+        for option in options if len(self.records) > 1 else ():
+            if option not in known:
+                raise TypeError(f"neither layer of {name} has an option {option!r}")
+
+    @property
+    def label(self) -> str:
+        """How tables and figures print it."""
+        labels = [";".join(info(PARTS.get(one, (one, {}))[0]).label for one in part) for part in self.layers]
+        return f"recurrent {', '.join(labels) or 'frozen'}" if self.recurrent else "-".join(labels)
+
+    def build(self, inputs: int) -> nn.Module:
+        """The network for a number of inputs and one output."""
+        if self.frozen:
+            return FrozenSelector(inputs, **self.options)
+        if self.recurrent:
+            return RecurrentSelector([self._layer(part[0], inputs + 2, 1) for part in self.layers])
+        if len(self.layers) == 1:
+            only: nn.Module = self._part(self.layers[0], inputs, 1)
+            return only
+        sizes = [inputs, *[self.hidden] * (len(self.layers) - 1), 1]
+        return Stack(*(self._part(part, a, b) for part, a, b in zip(self.layers, sizes, sizes[1:], strict=False)))
+
+    def _part(self, names: list[str], inputs: int, outputs: int) -> Any:
+        layers = [self._layer(name, inputs, outputs) for name in names]
+        return Gated(*layers) if len(layers) == 2 else layers[0]
+
+    def _layer(self, name: str, inputs: int, outputs: int) -> Any:
+        registered, preset = PARTS.get(name, (name, {}))
+        record = info(registered)
+        own = {key: value for key, value in self.options.items() if key in record.allowed or len(self.records) == 1}
+        return record.build(inputs, outputs, **preset, **own)
 
 
 def _source_mark(module: Callable[..., nn.Module]) -> int:

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nalm import tasks
+from nalm.engine.kernels import Program
+from nalm.engine.kernels.program import POWERS, SIGNED
+from nalm.engine.lookup import kernel_of
 from nalm.models import model_of
 from nalm.runner import cell_of, changed_data, engine_for
 from nalm.variants import VARIANTS, variant
@@ -72,6 +75,9 @@ COSTS = {
     "nalu-separate": (0.5, 0.15),
     "gated-nau-nmu": (0.4, 0.12),
     "inalu": (0.6, 0.17),
+    "inac": (0.25, 0.05),
+    "imnac": (0.5, 0.15),
+    "quadratic": (0.3, 0.1),
     "snmu": (0.3, 0.15),
     "snmu-batch": (0.35, 0.17),
     "stgnmu": (0.3, 0.08),
@@ -89,6 +95,8 @@ COSTS = {
 """Microseconds that a step of one run takes one core, roughly: so many, and so many an input."""
 SOLVED_INPUT = 5e-3
 """Seconds that the solver takes for a run, for each input."""
+INSTRUCTION, NETWORK_INPUT, POWER_INPUT = 0.1, 0.07, 0.35
+"""Microseconds for an instruction of a network, and for each of its inputs."""
 HIDDEN_UNIT = 0.1
 """Microseconds for an input of a hidden unit of a perceptron."""
 STACKED_STEP, SIMPLE_STEP, COMPILING, REFERENCE_LOOP = 1.2e-3, 8e-3, 6.0, 0.0010
@@ -107,6 +115,12 @@ def machine_factor() -> float:
             np.exp(np.log(values))
         times.append(time.perf_counter() - began)
     return min(times) / REFERENCE_LOOP
+
+
+def _network_cost(program: Program) -> float:
+    """Microseconds that a step of a network takes one core, roughly, by its instructions."""
+    inputs, powers = program.code[:, 2], np.isin(program.code[:, 0], (POWERS, SIGNED))
+    return float(np.sum(INSTRUCTION + np.where(powers, POWER_INPUT, NETWORK_INPUT) * inputs))
 
 
 def estimate(experiment: Experiment, budget: str, seeds: int | None = None) -> float:
@@ -129,11 +143,14 @@ def estimate(experiment: Experiment, budget: str, seeds: int | None = None) -> f
             continue
         if engine_for(model, "auto") == "fused":
             names = [part.name for part in model.parts]
-            first = COSTS[names[0]]
+            first = COSTS[names[0]] if names else (0.0, 0.0)
             each = first[0] + first[1] * cell.inputs + 0.02 * cell.inputs
-            if names[0] in ("relu-mlp", "relu6-mlp"):
+            if names[:1] in (["relu-mlp"], ["relu6-mlp"]):
                 each += HIDDEN_UNIT * cell.inputs * sum(model.build(cell.inputs).hidden)  # type: ignore[arg-type]
-            if len(names) == 2:
+            kernel = kernel_of(model.build(cell.inputs))
+            if isinstance(kernel, Program):
+                each = _network_cost(kernel)
+            elif len(names) == 2:
                 second = COSTS[names[1]]
                 each = 0.025 * cell.inputs + hidden * first[1] * 0.45 * cell.inputs + second[0] + 2 * second[1] * hidden
             fast += each * 1e-6 * steps * condition.seeds * len(condition.ranges)

@@ -117,7 +117,6 @@ def _records() -> dict[str, ModuleInfo]:
     modified = {"bounded": True, "clip_gate": True, "constrained_start": True, "skip_zero_weight": True}
     info, discrete = ModuleInfo, Recipe(penalty=10.0)
     inalu = Recipe(penalty=0.05, penalty_below=1.0, penalty_start=10_000, clip_value=0.1, reinitialise=True)
-    halves = replace(inalu, reinitialise=False)
     power = Recipe(learning_rate=5e-3, norm=1)
     modified_power = replace(power, penalty=1.0, penalty_start=40_000, penalty_end=50_000)
     power_by_operation = {"mul": {"norm_start": 1e-7, "norm_end": 1e-5}}
@@ -127,6 +126,7 @@ def _records() -> dict[str, ModuleInfo]:
     gated = replace(nmru, gate_penalty=1.0)
     stg = Recipe(penalty=0.05, penalty_start=-1, penalty_end=0)
     short = {"iterations": 50_000}
+    half: dict[str, Any] = {"fused": True, "recipe": replace(inalu, reinitialise=False), "with_more_inputs": short}
     sums = "Sum; linear weights clipped to [-1, 1]."
     records = [
         info("nac-add", "NAC+", layers.NACAdd, trask, "Sum; weights tanh times sigmoid.", fused=True),
@@ -160,10 +160,8 @@ def _records() -> dict[str, ModuleInfo]:
             recipe=inalu,
             with_more_inputs=short,
         ),
-        info("inac", "iNAC", layers.iNAC, schloer, "Additive half of the iNALU.", recipe=halves, with_more_inputs=short),
-        info(
-            "imnac", "iMNAC", layers.iMNAC, schloer, "Multiplicative half of the iNALU.", recipe=halves, with_more_inputs=short
-        ),
+        info("inac", "iNAC", layers.iNAC, schloer, "Additive half of the iNALU.", **half),
+        info("imnac", "iMNAC", layers.iMNAC, schloer, "Multiplicative half of the iNALU.", **half),
         info("gnalu", "G-NALU", layers.GNALU, "rana2019", "NALU to the base of the golden ratio.", fused=True),
         info("nau", "NAU", layers.NAU, madsen, sums, fused=True, recipe=Recipe(penalty=0.01)),
         info(
@@ -324,7 +322,9 @@ def _records() -> dict[str, ModuleInfo]:
         info("relu-mlp", "ReLU MLP", layers.ReLUMLP, madsen, "ReLU network (baseline).", penalty="none", fused=True),
         info("relu6-mlp", "ReLU6 MLP", layers.ReLU6MLP, madsen, "ReLU6 network (baseline).", penalty="none", fused=True),
         info("product-fc", "FC product", layers.ProductFC, snmu, "Product of all inputs (baseline).", penalty="none"),
-        info("quadratic", "Quadratic", layers.Quadratic, "mistry2023", "Quadratic layer (baseline).", penalty="none"),
+        info(
+            "quadratic", "Quadratic", layers.Quadratic, "mistry2023", "Quadratic layer (baseline).", penalty="none", fused=True
+        ),
     ]
     by_name = {record.name: replace(record, robust=ROBUST.get(record.name)) for record in records}
     if len(by_name) != len(records):

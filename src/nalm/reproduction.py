@@ -305,6 +305,8 @@ def _row(condition: Condition, cell: Cell, runs: Runs, seconds: float) -> Row:
 def _table(experiment: Experiment, rows: Sequence[Row]) -> list[dict[str, Any]]:
     if experiment.table == "problems":
         return _problems(experiment, rows)
+    if experiment.table == "networks":
+        return _networks(experiment, rows)
     return _grouped(experiment, rows) if experiment.groups else [_printed(experiment, row) for row in rows]
 
 
@@ -339,6 +341,33 @@ def _problems(experiment: Experiment, rows: Sequence[Row]) -> list[dict[str, Any
                 "reached": None if reach is None else bool(min(rates) >= 1 if reach == 1 else solved.mean() >= reach),
             }
         )
+    return table
+
+
+def _networks(experiment: Experiment, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """A line for each network: how many expressions a seed solves, and errors, beside what was published."""
+    columns = {
+        "solved": ("expressions_solved", "solved"),
+        "interpolation_error": ("interp_mse_mean", "interpolation_error"),
+        "extrapolation_error": ("extrap_mse_mean", "extrapolation_error"),
+    }
+    table = []
+    for series in experiment.series:
+        here = [row for row in rows if row.series == series["name"]]
+        if not here:
+            continue
+        line: dict[str, Any] = {"network": series.get("label", series["name"]), "expressions": len(here)}
+        for name, (metric, raw) in columns.items():
+            values = np.stack([getattr(row.outcomes, raw) for row in here])
+            if name == "solved":
+                counts = values.sum(0)
+                line |= {"solved": float(counts.mean()), "least": int(counts.min()), "most": int(counts.max())}
+            else:
+                finite = values[np.isfinite(values)]
+                line[name] = float(finite.mean()) if len(finite) else None
+            said = [claim.value for claim in experiment.claims if claim.metric == metric and series["name"] in claim.series]
+            line[f"{name} published"] = said[0] if said else None
+        table.append(line)
     return table
 
 
@@ -394,6 +423,8 @@ class _Drawing:
             return figures.pareto(self._trade_offs(report), labels=words, caption=report.caption())
         if kind == "problems":
             return figures.problems(report.table, caption=report.caption())
+        if kind == "networks":
+            return figures.shares(self._shares(report), caption=report.caption(), label="share of seeds that solve it")
         if kind == "none":
             return None
         swept = bool(report.experiment.sweep)
@@ -419,6 +450,14 @@ class _Drawing:
                     )
             panels.setdefault(cell.operation, {})[condition.label] = np.array(means)
         return panels
+
+    @staticmethod
+    def _shares(report: Report) -> dict[str, dict[str, float]]:
+        """Share of runs solved, by network and expression."""
+        shares: dict[str, dict[str, float]] = {}
+        for row in report.rows:
+            shares.setdefault(row.summary["label"], {})[row.operation] = float(row.outcomes.solved.mean())
+        return shares
 
     def _trade_offs(self, report: Report) -> dict[str, dict[str, tuple[Any, Any]]]:
         """Parameters that count and test error of every run, by operation and module."""

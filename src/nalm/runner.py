@@ -100,13 +100,14 @@ class Trained:
 
 
 def threshold_of(text: str | float) -> metrics.Threshold:
-    """The threshold of a number, or of `simulated` (the papers' epsilon-perfect model, epsilon 1e-5)."""
-    if text == "simulated":
-        return metrics.SimulatedThreshold()
+    """The threshold of a number, or of `simulated`: the papers' model whose weights are off by 1e-5 (`simulated:E`: by E)."""
+    name, _, epsilon = str(text).partition(":")
     try:
+        if name == "simulated":
+            return metrics.SimulatedThreshold(float(epsilon or 1e-5))
         error = float(text)
     except ValueError:
-        raise ValueError(f"threshold must be a number or 'simulated', got {text!r}") from None
+        raise ValueError(f"threshold must be a number, 'simulated' or 'simulated:EPSILON', got {text!r}") from None
     if not error > 0:
         raise ValueError(f"threshold must be positive, got {text}")
     return metrics.FixedThreshold(error)
@@ -134,10 +135,12 @@ def benchmark(
     """Train modules on an operation over ranges and seeds, and judge them as the papers do.
 
     Args:
-        module: registry name, two of them joined by a plus (``nau+nmu``, for tasks of two layers), a list of names, or a
-            function ``(in_features, out_features) -> nn.Module``.
-        task: `single-module`, `arithmetic-dataset`, `function4` or `large-scale`; see `nalm list tasks`.
-        operation: what is to be learned: add, sub, mul, div, reciprocal, square, sqrt or identity.
+        module: registry name, a network of them (``nau+nmu`` one behind the other, ``nau/nmu`` behind a gate,
+            ``recurrent:nau:nmu`` and ``recurrent:frozen`` with a scratchpad), a list of names, or a function
+            ``(in_features, out_features) -> nn.Module``.
+        task: `single-module`, `arithmetic-dataset`, `function4`, `large-scale` or `two-step`; see `nalm list tasks`.
+        operation: what is to be learned: add, sub, mul, div, reciprocal, square, sqrt or identity; of `two-step`, add-mul and
+            the like.
         ranges: training distributions, such as ``U[1,2)`` or ``U[1,2) -> U[2,6)``; by default the papers' nine.
         seeds: how many (0, 1, ...), or which.
         engine: `fused` (compiled kernels), `torch` (any module), or `auto`: fused where there is a kernel.
@@ -157,8 +160,8 @@ def benchmark(
     """
     chosen_task = tasks.task_of(task)
     inputs = chosen_task.inputs if inputs is None else inputs
-    if operation not in tasks.OPERATIONS:
-        raise ValueError(f"unknown operation {operation!r}; there are: {', '.join(tasks.OPERATIONS)}")
+    if operation not in chosen_task.operations:
+        raise ValueError(f"unknown operation {operation!r}; {task} has: {', '.join(chosen_task.operations)}")
     if engine not in ENGINES:
         raise ValueError(f"unknown engine {engine!r}; there are: {', '.join(ENGINES)}")
     if inputs < 1 or (inputs < 2 and operation in ("add", "sub", "mul", "div")):
@@ -167,7 +170,7 @@ def benchmark(
     if not chosen or min(chosen) < 0 or len(set(chosen)) != len(chosen):
         raise ValueError(f"seeds must be a number of at least 1, or different numbers from 0 up, got {seeds}")
     limit = threshold_of(threshold)
-    pairs = [tasks.read_range(text) for text in (tasks.NINE_RANGES if ranges is None else ranges)]
+    pairs = [tasks.read_range(text) for text in (ranges or chosen_task.ranges or tasks.NINE_RANGES)]
     changed = changed_data(chosen_task, data or {})
     hidden = {**chosen_task.data, **changed}.get("hidden", 2)
     chosen_task.spans(inputs, chosen[0], changed)  # refuses spans that do not fit
@@ -225,7 +228,8 @@ def changed_data(task: tasks.Task, data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_operation(model: Model, operation: str) -> None:
     record = model.parts[0] if len(model.parts) == 1 else None
-    if record is not None and record.penalty != "none" and operation not in record.operations:
+    learnable = record is None or record.penalty == "none" or operation in (*record.operations, *tasks.TWO_STEPS)
+    if record is not None and not learnable:
         known = ", ".join(record.operations)
         raise ValueError(f"{record.name} cannot express {operation}; it can express: {known}")
 
@@ -318,7 +322,7 @@ def _prepare(
                     known[id(own), seed] = own.starts(module, inputs, seed, attempts, rule)
         drawn = {one: np.stack([known[id(own), seed] for seed in missing[one]]) for one, own in cells.items()}
     except Exception as error:
-        if model.parts:
+        if model.registered:
             raise
         failed = {one: reference.failed_runs(one, missing[one], error) for one in cells}
         return nn.Identity(), {}, failed

@@ -291,6 +291,32 @@ def _(layer: layers.iNALU, inputs: list[Expr], reader: _Reader) -> list[Expr]:
     return _mix(reader.weight(layer, "gate"), formula(layer.add, inputs, reader), formula(layer.mul, inputs, reader))
 
 
+@formula.register(layers.Gated)
+def _(layer: layers.Gated, inputs: list[Expr], reader: _Reader) -> list[Expr]:
+    gates = [reader.snap(value, (0, 1)) for value in layer.gate_hat.sigmoid().tolist()]
+    return _mix(gates, formula(layer.first, inputs, reader), formula(layer.second, inputs, reader))
+
+
+@formula.register(layers.RecurrentSelector)
+@formula.register(layers.FrozenSelector)
+def _(network: Any, inputs: list[Expr], reader: _Reader) -> list[Expr]:
+    slots = [reader.snap(network.blank, (network.blank,))] * network.steps
+    rows = reader.values
+    values = [torch.full_like(rows[:, :1], network.blank)] * network.steps
+    for step in range(network.steps):
+        chosen = int(network.choice[step].argmax())
+        pad, seen = [*inputs, *slots], torch.cat([rows, *values], -1)
+        if isinstance(network, layers.FrozenSelector):
+            own = [x for x, k in zip(pad, network.mask[step].argmax(-1).tolist(), strict=True) if k == chosen]
+            total, product = sp.Add(*own), sp.Mul(*own)
+            result = (total, -total, product, 1 / product if product != 0 else sp.zoo)[chosen]
+        else:
+            reader.values = seen
+            (result,) = formula(network.layers[chosen], pad, reader)
+        slots[step], values[step] = result, network.outputs(step, seen)[:, chosen : chosen + 1]
+    return [slots[-1]]
+
+
 @formula.register(layers.SumOrProduct)
 def _(layer: layers.SumOrProduct, inputs: list[Expr], reader: _Reader) -> list[Expr]:
     sums = [_dot(row, inputs) for row in reader.weight(layer, "add_weight")]
@@ -442,10 +468,11 @@ def _npu(
 
 
 def _in_features(model: nn.Module) -> int:
-    sized = next((part for part in model.modules() if isinstance(part, Unit | nn.Linear)), None)
+    kinds = (Unit, nn.Linear, layers.Gated, layers.RecurrentSelector, layers.FrozenSelector)
+    sized = next((part for part in model.modules() if isinstance(part, kinds)), None)
     if sized is None:
         raise TypeError(f"cannot read a formula from {type(model).__name__}: it holds no nalm layer")
-    return sized.in_features
+    return int(sized.in_features)
 
 
 def _symbols(names: Sequence[str | sp.Symbol] | None, count: int, real: bool | None) -> tuple[sp.Symbol, ...]:

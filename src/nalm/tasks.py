@@ -13,10 +13,14 @@ from nalm.sampling import parse
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["NINE_RANGES", "OPERATIONS", "PAIRED", "RANGE_SETS", "TASKS", "Task", "read_range", "task_of"]
+__all__ = ["NINE_RANGES", "OPERATIONS", "PAIRED", "RANGE_SETS", "TASKS", "TWO_STEPS", "Task", "read_range", "task_of"]
 
 OPERATIONS = ("add", "sub", "mul", "div", "reciprocal", "square", "sqrt", "identity")
 """What is learned of the operands; add and mul take all of them, the others the first one or two."""
+CUMULATIVE = ("add", "sub", "mul", "div")
+"""Steps of the two-step task: the sum, minus the sum, the product, one over the product."""
+TWO_STEPS = tuple(f"{first}-{second}" for first in CUMULATIVE for second in CUMULATIVE)
+"""The thesis' expressions of a, b and c: the second step of the first step of a and b, and of c."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,11 @@ class Task:
     """Number of inputs where none is given."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """What can be set, with the published values: `subset` (share of the inputs in a span), `overlap` (share of a span in
-    the next one), `subsets` (number of spans), `hidden` (outputs of the first layer of a stack)."""
+    the next one), `subsets` (number of spans), `hidden` (outputs of the layers of a stack but the last)."""
+    operations: tuple[str, ...] = OPERATIONS
+    """What can be learned."""
+    ranges: tuple[str, ...] = ()
+    """Training distributions where none are given; none for the papers' nine."""
 
     def spans(self, inputs: int, seed: int, data: Mapping[str, Any]) -> list[tuple[int, int]]:
         """First and last-plus-one input of each operand, drawn per seed with the generator of the published code."""
@@ -38,6 +46,10 @@ class Task:
             return [(start, start + 1), (min(start + 1, inputs - 1), min(start + 2, inputs))]
         if self.name == "function4":
             return [(0, 4), (0, 2)]
+        if self.name == "two-step":
+            if inputs < 3:
+                raise ValueError(f"two-step needs at least 3 inputs, got {inputs}")
+            return [(0, 1), (1, 2), (2, 3)]
         values = {**self.data, **data}
         size = _whole(values["subset"] * inputs, self.name)
         shared = _whole(values["overlap"] * size, self.name)
@@ -76,6 +88,14 @@ TASKS = {
             "the NPU paper's variant: fixed spans, a hundred hidden units",
             100,
             {"subset": 0.5, "overlap": 0.25, "subsets": 2, "hidden": 100},
+        ),
+        Task(
+            "two-step",
+            "a network learns op2(op1(a, b), c), such as (a + b) c, with an irrelevant fourth input",
+            4,
+            {"hidden": 5},
+            TWO_STEPS,
+            ("U[1,2)",),
         ),
     )
 }

@@ -11,6 +11,8 @@ from numba import njit
 
 from nalm.native import SAFE
 from nalm.sampling import VALIDATION, fill_normal, fill_rows, fill_uniform, parse
+from nalm.tasks import OPERATIONS as ONE_STEP
+from nalm.tasks import TWO_STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +26,11 @@ __all__ = ["Job", "evaluation_inputs", "fill_batches", "fill_targets", "targets"
 VALIDATION_SEED, TEST_SEED = 43_953_907, 8_689_336
 """All runs of a cell share these evaluation inputs, as in the published code."""
 
-OPERATIONS = ("add", "sub", "mul", "div", "reciprocal", "square", "sqrt", "identity")
+OPERATIONS = (*ONE_STEP, *TWO_STEPS)
+"""Numbers of the operations in compiled code."""
+
+
+FIRST_OF_TWO_STEPS = len(ONE_STEP)
 
 
 @dataclass(frozen=True)
@@ -140,6 +146,25 @@ def _of_two(operation: Any, a: Any, b: Any, out: Any) -> None:
 
 
 @njit(**SAFE)
+def _negate(out: Any) -> None:
+    for k in range(out.size):
+        out[k] = -out[k]
+
+
+@njit(**SAFE)
+def _cumulate(step: Any, a: Any, out: Any) -> None:
+    """Sum, minus the sum, product, or one over the product of `a` and `out`, in `out`."""
+    if step < 2:
+        _accumulate(a, out)
+        if step == 1:
+            _negate(out)
+    else:
+        _scale(a, out)
+        if step == 3:
+            _invert(out, out)
+
+
+@njit(**SAFE)
 def targets(operation: Any, x: Any, spans: Any, sums: Any, out: Any) -> None:
     """The true results of an operation (`OPERATIONS` says which number is which) on a batch x (inputs, rows).
 
@@ -153,6 +178,11 @@ def targets(operation: Any, x: Any, spans: Any, sums: Any, out: Any) -> None:
         return
     for j in range(operands):
         _sum_rows(x, spans[j, 0], spans[j, 1], sums[j])
+    if operation >= FIRST_OF_TWO_STEPS:
+        _copy(sums[0], out)
+        _cumulate((operation - FIRST_OF_TWO_STEPS) // 4, sums[1], out)
+        _cumulate((operation - FIRST_OF_TWO_STEPS) % 4, sums[2], out)
+        return
     _of_two(operation, sums[0], sums[1], out)
     for j in range(2, operands):
         if operation == 0:

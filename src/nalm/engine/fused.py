@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["compile_kernel", "gradient", "train"]
 
-NOISES = ("", "uniform", "normal")
+NOISES = ("", "uniform", "normal", "once")
 
 
 class _Plan(NamedTuple):
@@ -189,6 +189,8 @@ def _trainer() -> Any:
                 fill_uniform(seed, NOISE, step, noise.reshape(noise.size))
             elif plan.noise == 2:
                 fill_normal(seed, NOISE, step, noise[:, 0])
+            elif plan.noise == 3:
+                fill_uniform(seed, NOISE, step, noise[:, 0])
             forward(kernel, p, x, noise, True, t, w, y)
             descent.loss_pull(plan, step, y, target, dy)
             for i in range(g.size):

@@ -1,4 +1,4 @@
-"""The kernel of a layer: which one computes it, with which options."""
+"""The kernel of a layer or network: which one computes it, with which options."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nalm.engine import kernels
+from nalm.engine.programs import program_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,9 @@ KERNEL_OF: dict[str, Callable[[Any], Any]] = {
     "NALU": lambda layer: kernels.NALU(1.0),
     "GNALU": lambda layer: kernels.NALU(kernels.LOG_GOLDEN_RATIO),
     "iNALU": lambda layer: kernels.INALU(),
+    "iNAC": lambda layer: kernels.INAC(),
+    "iMNAC": lambda layer: kernels.IMNAC(),
+    "Quadratic": lambda layer: kernels.Quadratic(layer.out_features),
     "NAU": lambda layer: kernels.NAU(),
     "NMU": lambda layer: kernels.NMU(),
     "sNMU": lambda layer: kernels.SNMU(*layer.noise_range),
@@ -39,7 +43,10 @@ KERNEL_OF: dict[str, Callable[[Any], Any]] = {
     "NALUSeparate": lambda layer: kernels.InputGated(kernels.NACAdd(), kernels.NACMul(0), 2, 2, 0),
     "GatedNAUNMU": lambda layer: kernels.InputGated(kernels.NAU(), kernels.NMU(), 1, 1, 0),
     "SumOrProduct": lambda layer: kernels.Either(kernels.NAU(), kernels.NPU(naive=1, bounded=1, epsilon=layer.epsilon)),
-    "Stack": lambda layer: _stack(*layer),
+    "Stack": lambda layer: _stack(layer),
+    "Gated": program_of,
+    "RecurrentSelector": program_of,
+    "FrozenSelector": program_of,
     "ReLUMLP": lambda layer: _perceptron(layer, math.inf),
     "ReLU6MLP": lambda layer: _perceptron(layer, 6.0),
 }
@@ -57,20 +64,21 @@ def _npu(layer: Any, complex_exponents: bool) -> Any:
     )
 
 
-NOT_FIRST = ("iNALU", "NPU", "RealNPU", "NaiveNPU", "NMRUGated", "SumOrProduct", "Stack")
-"""Layers that cannot be the first of a fused stack: not all that they do acts on each element of a parameter alone."""
+NOT_FIRST = ("iNALU", "NPU", "RealNPU", "NaiveNPU", "NMRUGated", "SumOrProduct", "Quadratic", "Stack", "Gated")
+"""Layers that cannot be the first of the kernel for two: not all that they do acts on each element of a parameter alone."""
 
 
-def _stack(*layers: Any) -> Any:
-    if len(layers) != 2 or type(layers[0]).__name__ in NOT_FIRST:
-        raise ValueError(f"the fused engine has no kernel for {', '.join(type(layer).__name__ for layer in layers)} in a stack")
-    first, second = layers
+def _stack(stack: Any) -> Any:
+    names = [type(layer).__name__ for layer in stack]
+    if len(names) != 2 or names[0] in NOT_FIRST or names[1] in ("Stack", "Gated"):
+        return program_of(stack)
+    first, second = stack
     return _two_layers(first, kernel_of(first), kernel_of(second))
 
 
 def _perceptron(layer: Any, cap: float) -> Any:
     if len(layer.linears) != 2:
-        raise ValueError(f"the fused engine has no kernel for {len(layer.hidden)} hidden layers; use the torch engine")
+        return program_of(layer)
     first, second = layer.linears
     return _two_layers(first, kernels.Rectified(cap, 1, first.out_features), kernel_of(second))
 
@@ -85,7 +93,7 @@ def _two_layers(first: Any, first_kernel: Any, second_kernel: Any) -> Any:
 
 
 def kernel_of(layer: Any) -> Any:
-    """The kernel that computes a layer, or a stack of two; ValueError where there is none."""
+    """The kernel that computes a layer or a network; ValueError where there is none."""
     name = type(layer).__name__
     if name not in KERNEL_OF:
         raise ValueError(f"the fused engine has no kernel for {name}; use the torch engine")

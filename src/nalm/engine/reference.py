@@ -186,7 +186,7 @@ def _train_stack(
     sums = np.empty((spans.shape[1], recipe.batch), precision)
     normal = stack.noise == "normal"
     noisy_inputs = getattr(module, "noisy_inputs", inputs)
-    noise = np.empty((runs, noisy_inputs * (1 if normal else recipe.batch)), precision)
+    noise = np.empty((runs, noisy_inputs * (recipe.batch if stack.noise == "uniform" else 1)), precision)
     gradient_noise = np.empty((runs, sum(shape.numel() for shape in stack.shapes.values())), precision)
     x, y = torch.from_numpy(batch).transpose(1, 2), torch.from_numpy(target)
     drawn = torch.from_numpy(noise).reshape(runs, noisy_inputs, -1).transpose(1, 2)

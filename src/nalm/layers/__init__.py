@@ -23,6 +23,7 @@ from nalm.layers.multiplicative import (
 )
 from nalm.layers.power import NPU, NaiveNPU, RealNPU, npu, real_npu
 from nalm.layers.products import affine_product, pairwise_product, power_product
+from nalm.layers.routing import FrozenSelector, Gated, RecurrentSelector
 from nalm.layers.stack import Stack
 
 __all__ = [
@@ -36,6 +37,8 @@ __all__ = [
     "NPU",
     "NRU",
     "NSR",
+    "FrozenSelector",
+    "Gated",
     "GatedNAUNMU",
     "Linear",
     "NACAdd",
@@ -52,6 +55,7 @@ __all__ = [
     "ReLU6MLP",
     "ReLUMLP",
     "RealNPU",
+    "RecurrentSelector",
     "Stack",
     "SumOrProduct",
     "Unit",

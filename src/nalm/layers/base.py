@@ -79,7 +79,7 @@ class Unit(nn.Module, ABC):
 
     noise: ClassVar[str] = ""
     """What `forward` takes as noise in training: `uniform` numbers of the shape of the input, `normal` ones of the shape of
-    the parameter, or none."""
+    the parameter, uniform ones that the batch shares (`once`), or none."""
 
     counted: ClassVar[tuple[str, ...]] = ("weight",)
     """Effective weights that the published sparsity error looks at."""

@@ -12,17 +12,20 @@ gradients with it.
 
 from __future__ import annotations
 
-from nalm.engine.kernels import additive, division, gated, loops, multiplicative, power, stacks
-from nalm.engine.kernels.additive import NAU, Linear, NACAdd, Rectified
+from nalm.engine.kernels import additive, division, gated, loops, multiplicative, power, program, stacks
+from nalm.engine.kernels.additive import INAC, NAU, Linear, NACAdd, Quadratic, Rectified
 from nalm.engine.kernels.dispatch import KERNELS, Kernel, backward, forward, penalise, project, pull, sparsity
 from nalm.engine.kernels.division import NMRU, NRU
-from nalm.engine.kernels.gated import INALU, LOG_GOLDEN_RATIO, NALU
+from nalm.engine.kernels.gated import IMNAC, INALU, LOG_GOLDEN_RATIO, NALU
 from nalm.engine.kernels.loops import SUMS
 from nalm.engine.kernels.multiplicative import NMU, SNMU, NACMul, SNMUBatch, StgNMU
 from nalm.engine.kernels.power import NPU
+from nalm.engine.kernels.program import Program
 from nalm.engine.kernels.stacks import Either, InputGated, Stack, scratch
 
 __all__ = [
+    "IMNAC",
+    "INAC",
     "INALU",
     "KERNELS",
     "LOG_GOLDEN_RATIO",
@@ -40,6 +43,8 @@ __all__ = [
     "Linear",
     "NACAdd",
     "NACMul",
+    "Program",
+    "Quadratic",
     "Rectified",
     "SNMUBatch",
     "Stack",
@@ -68,15 +73,20 @@ def _table() -> dict[type, Kernel]:
     nalu = (gate.nalu_penalise, free, gate.nalu_sparsity)
     stack = (both.stack_penalise, both.stack_project, both.stack_sparsity)
     either = (both.either_penalise, both.either_project, both.either_sparsity)
+    quadratic = (add.free_penalise, free, add.quadratic_sparsity)
+    network = (program.program_penalise, program.program_project, program.program_sparsity)
     mixed = (both.gated_penalise, both.gated_project, both.gated_sparsity)
     return {
         NAU: Kernel(add.nau_forward, add.nau_backward, add.sum_pull, *sums, rows=(0, 0)),
         NACAdd: Kernel(add.nac_add_forward, add.nac_add_backward, add.sum_pull, *nac, rows=(0, 0)),
         Linear: Kernel(add.linear_forward, add.linear_backward, add.sum_pull, *plain, rows=(0, 0)),
-        Rectified: Kernel(add.rectified_forward, add.rectified_backward, both.no_pull, *plain, rows=(0, 0)),
+        Rectified: Kernel(add.rectified_forward, add.rectified_backward, add.rectified_pull, *plain, rows=(0, 0)),
+        INAC: Kernel(add.nac_add_forward, add.nac_add_backward, add.sum_pull, add.inac_penalise, *nac[1:], rows=(0, 0)),
+        Quadratic: Kernel(add.quadratic_forward, add.quadratic_backward, add.quadratic_pull, *quadratic, rows=(0, 4)),
         NACMul: Kernel(mul.nac_mul_forward, mul.nac_mul_backward, mul.nac_mul_pull, *nac_mul, rows=(1, 0)),
         NALU: Kernel(gate.nalu_forward, gate.nalu_backward, gate.nalu_pull, *nalu, rows=(1, 3)),
         INALU: Kernel(gate.inalu_forward, gate.inalu_backward, gate.inalu_pull, *inalu),
+        IMNAC: Kernel(gate.imnac_forward, gate.imnac_backward, gate.imnac_pull, add.inac_penalise, *nac[1:], rows=(3, 3)),
         NMU: Kernel(mul.nmu_forward, mul.nmu_backward, mul.nmu_pull, *box, rows=(1, 0)),
         SNMU: Kernel(mul.snmu_forward, mul.snmu_backward, mul.snmu_pull, *box),
         SNMUBatch: Kernel(mul.snmu_batch_forward, mul.snmu_backward, mul.snmu_pull, *box),
@@ -85,6 +95,7 @@ def _table() -> dict[type, Kernel]:
         NMRU: Kernel(div.nmru_forward, div.nmru_backward, div.nmru_pull, *nmru),
         NPU: Kernel(power.npu_forward, power.npu_backward, power.npu_pull, *npu),
         Stack: Kernel(both.stack_forward, both.stack_backward, both.no_pull, *stack),
+        Program: Kernel(program.program_forward, program.program_backward, both.no_pull, *network),
         Either: Kernel(both.either_forward, both.either_backward, both.either_pull, *either),
         InputGated: Kernel(both.gated_forward, both.gated_backward, both.gated_pull, *mixed),
     }

@@ -1,4 +1,4 @@
-"""Kernels of NALU, G-NALU and iNALU."""
+"""Kernels of NALU, G-NALU, iNALU and the multiplicative half of the iNALU."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from nalm.engine.kernels.loops import (
     floored_magnitudes,
     log_magnitudes,
     mixed_factor_back,
+    multiply,
     nac_back,
     nac_distance,
     nac_weights,
@@ -176,11 +177,20 @@ def _product_path_back(free: Any, size: Any, sign: Any, rest: Any, dy: Any) -> N
 
 
 @njit(**SAFE)
+def _product_weights_back(w: Any, n: Any, t: Any, size: Any, sign: Any) -> None:
+    """Row 3 of w: the gradients of the weights in row 0, given those of exponent and sign; t holds logs, signs, prefixes."""
+    one = w.dtype.type(1)
+    for i in range(n - 1, -1, -1):
+        share = abs(w[0, i])
+        side = one if w[0, i] > 0 else (-one if w[0, i] < 0 else share)
+        w[3, i] = dot(size, t[i]) + side * mixed_factor_back(t[n + i], share, t[2 * n + i], sign)
+
+
+@njit(**SAFE)
 def inalu_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
     n = x.shape[0]
     one = p.dtype.type(1)
     add, mul = w[0:4], w[4:8]
-    logs, signs, prefix = t[0:n], t[n : 2 * n], t[2 * n : 3 * n]
     additive, free, sign, size = t[3 * n], t[3 * n + 1], t[3 * n + 2], t[3 * n + 3]
     gate = w[8, 0]
     g[0] += _gate_pull(additive, size, sign, dy) * gate * (one - gate)
@@ -188,10 +198,7 @@ def inalu_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w:
         add[3, i] = gate * dot(dy, x[i])
     nac_back(add, n, one, add[3], g[1:])
     _product_path_back(free, size, sign, one - gate, dy)
-    for i in range(n - 1, -1, -1):
-        share = abs(mul[0, i])
-        side = one if mul[0, i] > 0 else (-one if mul[0, i] < 0 else share)
-        mul[3, i] = dot(size, logs[i]) + side * mixed_factor_back(signs[i], share, prefix[i], sign)
+    _product_weights_back(mul, n, t, size, sign)
     nac_back(mul, n, one, mul[3], g[1 + 2 * n :])
 
 
@@ -225,3 +232,42 @@ def inalu_penalise(k: Any, p: Any, strength: Any, gate_strength: Any, g: Any) ->
 def inalu_sparsity(k: Any, p: Any) -> Any:
     n = (p.size - 1) // 4
     return (nac_distance(p[1:], n, 1.0) + nac_distance(p[1 + 2 * n :], n, 1.0)) / 2
+
+
+class IMNAC(NamedTuple):
+    """Multiplicative half of the iNALU."""
+
+    unused: int = 0
+
+
+@njit(**SAFE)
+def imnac_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
+    n = x.shape[0]
+    nac_weights(p, n, p.dtype.type(1), w)
+    logs, signs, prefix = t[0:n], t[n : 2 * n], t[2 * n : 3 * n]
+    exponent, sign, size = t[3 * n], t[3 * n + 1], t[3 * n + 2]
+    for i in range(n):
+        floored_magnitudes(x[i], p.dtype.type(LOG_EPSILON), logs[i])
+        log_(logs[i])
+        sign_of(x[i], signs[i])
+        w[3, i] = abs(w[0, i])
+    weighted_sum(w[0], logs, exponent)
+    product(w[3, :n], signs, prefix, sign)
+    _capped_exponential(exponent, size)
+    multiply(size, sign, y)
+
+
+@njit(**SAFE)
+def imnac_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
+    n, one = x.shape[0], p.dtype.type(1)
+    free, sign, size = t[3 * n], t[3 * n + 1], t[3 * n + 2]
+    _product_path_back(free, size, sign, one, dy)
+    _product_weights_back(w, n, t, size, sign)
+    nac_back(w, n, one, w[3], g)
+
+
+@njit(**SAFE)
+def imnac_pull(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, gx: Any) -> None:
+    n, zero = x.shape[0], p.dtype.type(0)
+    for i in range(n):
+        _paths_pull(x[i], zero, w[0, i], t[3 * n], t[3 * n + 2], t[3 * n + 1], dy, gx[i])

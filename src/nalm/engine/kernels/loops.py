@@ -33,6 +33,12 @@ def copy_row(x: Any, out: Any) -> None:
 
 
 @njit(**SAFE)
+def gather(p: Any, places: Any, out: Any) -> None:
+    for j in range(places.size):
+        out[j] = p[places[j]]
+
+
+@njit(**SAFE)
 def add_scaled(w: Any, x: Any, out: Any) -> None:
     for b in range(out.size):
         out[b] += w * x[b]

@@ -8,7 +8,8 @@ from numba import njit
 
 from nalm.engine.kernels.dispatch import KERNELS, backward, forward, penalise, project, pull, sparsity
 from nalm.engine.kernels.gated import mix_paths
-from nalm.engine.kernels.loops import add_scaled, dot, fill_row, weighted_sum
+from nalm.engine.kernels.loops import add_scaled, dot, fill_row, gather, weighted_sum
+from nalm.engine.kernels.program import Program, program_scratch
 from nalm.native import SAFE
 from nalm.vector import sigmoid_
 
@@ -53,6 +54,8 @@ class Either(NamedTuple):
 
 def scratch(kernel: Any, inputs: int) -> tuple[int, int, int]:
     """Rows of scratch over samples, rows and columns of scratch over weights that a kernel needs."""
+    if isinstance(kernel, Program):
+        return program_scratch(kernel)
     if isinstance(kernel, Stack):
         hidden, own = kernel.places.shape
         second, _, others = scratch(kernel.second, hidden)
@@ -68,12 +71,6 @@ def scratch(kernel: Any, inputs: int) -> tuple[int, int, int]:
 
 
 @njit(**SAFE)
-def _gather(p: Any, places: Any, out: Any) -> None:
-    for j in range(places.size):
-        out[j] = p[places[j]]
-
-
-@njit(**SAFE)
 def _scatter(g: Any, places: Any, out: Any) -> None:
     for j in range(places.size):
         out[places[j]] += g[j]
@@ -84,7 +81,7 @@ def stack_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: 
     hidden, own = k.places.shape
     buffer, start = w.reshape(w.size)[w.size - own :], t.shape[0] - hidden * k.rows
     for h in range(hidden):
-        _gather(p, k.places[h], buffer)
+        gather(p, k.places[h], buffer)
         own_t, own_w = t[start + h * k.rows : start + (h + 1) * k.rows], w[27 * (h + 1) : 27 * (h + 2)]
         forward(k.first, buffer, x, noise, training, own_t, own_w, t[h])
     forward(k.second, p[k.size :], t[:hidden], noise, training, t[2 * hidden + 1 : start], w[:27], y)
@@ -99,7 +96,7 @@ def stack_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w:
     pull(k.second, p2, middle, noise, training, second_t, w[:27], y, dy, pulls)
     backward(k.second, p2, middle, noise, training, second_t, w[:27], y, dy, g[k.size :])
     for h in range(hidden):
-        _gather(p, k.places[h], buffer)
+        gather(p, k.places[h], buffer)
         for j in range(own):
             gradient[j] = 0
         own_t, own_w = t[start + h * k.rows : start + (h + 1) * k.rows], w[27 * (h + 1) : 27 * (h + 2)]
@@ -109,7 +106,7 @@ def stack_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w:
 
 @njit(**SAFE)
 def no_pull(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, gx: Any) -> None:
-    """Neither a stack nor a rectified layer is ever the second of two layers."""
+    """A stack or a program is never behind another layer."""
 
 
 @njit(**SAFE)
