@@ -41,6 +41,7 @@ LEVELS = {
     "models": 4,
     "exact": 4,
     "regressor": 4,
+    "images": 5,
     "simple_arithmetic": 5,
     "limits": 5,
     "claims": 5,

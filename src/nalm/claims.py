@@ -324,7 +324,10 @@ def judge_exact(experiment: Experiment, values: Mapping[str, float], scaled: boo
         if claim.incomparable:
             verdicts.append(Verdict(claim, published, "", INCOMPARABLE, claim.incomparable))
             continue
-        value = float(values[claim.key])
+        value = float(values.get(claim.key, math.nan))
+        if math.isnan(value):
+            verdicts.append(Verdict(claim, published, "", INCOMPARABLE, "not part of this run"))
+            continue
         goal = claim.value if claim.value is not None else 1.0
         close = abs(value - goal) <= 0.02 * abs(goal) + 1e-9
         if claim.low is not None and claim.high is not None:

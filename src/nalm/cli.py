@@ -270,6 +270,9 @@ def reproduce_command(
         str | None, typer.Option(help="Folder for store, tables and figures; what it holds is not run again.")
     ] = None,
     series: Annotated[str | None, typer.Option(help="Series to run, separated by commas; default: all.")] = None,
+    data_dir: Annotated[
+        str | None, typer.Option(help="Folder of MNIST, for images; default: NALM_DATA, else small digits that come along.")
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Run every experiment.")] = False,
     page: Annotated[str | None, typer.Option(help="Write all reports under --out to this Markdown page.")] = None,
     as_json: Json = False,
@@ -290,9 +293,11 @@ def reproduce_command(
     with _progress() as progress:
         if identity is not None:
             names = _names(series) if series else None
-            reports.append(reproduction.reproduce(identity, budget, seeds, out, series=names, progress=progress))
+            reports.append(
+                reproduction.reproduce(identity, budget, seeds, out, series=names, data_dir=data_dir, progress=progress)
+            )
         elif every:
-            reports = reproduction.reproduce_all(budget, seeds, out, progress=progress)
+            reports = reproduction.reproduce_all(budget, seeds, out, data_dir=data_dir, progress=progress)
     if page is not None:
         with open(page, "w", encoding="utf-8") as file:
             file.write(pages.page(str(out)) if identity is None else pages.own_page(str(out)))
@@ -436,6 +441,29 @@ def _print_discovery(found: Any) -> None:
         _console().print(table)
     for remark in found.remarks:
         typer.echo(f"- {remark}")
+
+
+@app.command("data")
+def data_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Data set: mnist.")],
+    data_dir: Annotated[str | None, typer.Option(help="Folder; default: NALM_DATA, else ./data/mnist.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Fetch a data set where there is a network, and check it."""
+    from nalm.images.digits import VARIABLE, download, load
+
+    if name != "mnist":
+        raise typer.BadParameter(f"unknown data set {name!r}; there is: mnist")
+    folder = data_dir or os.environ.get(VARIABLE) or os.path.join("data", "mnist")
+    paths = [str(path) for path in download(folder)]
+    digits = load(folder)
+    counts = {"train": len(digits.train_images), "test": len(digits.test_images)}
+    if as_json:
+        typer.echo(json.dumps({"data": name, "folder": folder, "files": paths, **counts}))
+        return
+    typer.echo(
+        f"{digits.source} in {folder}: {counts['train']:,} images for training, {counts['test']:,} for testing, all verified"
+    )
 
 
 @app.command("speed")

@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from nalm.runner import cell_of, changed_data, engine_for
 from nalm.variants import VARIANTS, variant
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nalm.experiments import Condition, Experiment
     from nalm.models import Model
     from nalm.specs import Cell, Recipe
@@ -97,6 +99,8 @@ SOLVED_INPUT = 5e-3
 """Seconds that the solver takes for a run, for each input."""
 INSTRUCTION, NETWORK_INPUT, POWER_INPUT = 0.1, 0.07, 0.35
 """Microseconds for an instruction of a network, and for each of its inputs."""
+IMAGES_A_SECOND = {"isolated": 700, "colour": 700, "sequence": 4_000}
+"""Images that a core trains on a second, by task."""
 HIDDEN_UNIT = 0.1
 """Microseconds for an input of a hidden unit of a perceptron."""
 STACKED_STEP, SIMPLE_STEP, COMPILING, REFERENCE_LOOP = 1.2e-3, 8e-3, 6.0, 0.0010
@@ -123,10 +127,25 @@ def _network_cost(program: Program) -> float:
     return float(np.sum(INSTRUCTION + np.where(powers, POWER_INPUT, NETWORK_INPUT) * inputs))
 
 
+def _images(settings: Mapping[str, Any], seeds: int | None) -> float:
+    """Seconds that a study with images takes, roughly."""
+    total = 0.0
+    for one in settings["series"]:
+        own = {**settings, **one}
+        if own["task"] == "sequence":
+            images = own["length"] * own.get("train_sequences", 55_000 // own["length"])
+        else:
+            images = 2 * own["train_samples"] * own["pairs"]
+        total += (seeds or own["seeds"]) * own["epochs"] * images / IMAGES_A_SECOND[own["task"]]
+    return total / (os.cpu_count() or 1) + 10.0
+
+
 def estimate(experiment: Experiment, budget: str, seeds: int | None = None) -> float:
     """Seconds that an experiment will take on this machine, roughly."""
+    settings = experiment.settings_for(budget)
+    if experiment.kind == "images":
+        return _images(settings, seeds) * machine_factor()
     if experiment.kind == "exact":
-        settings = {**experiment.settings, **(experiment.quick.get("settings", {}) if budget == "quick" else {})}
         steps = int(settings.get("steps", 0)) if experiment.compute == "simple_arithmetic" else 0
         return (3.0 + SIMPLE_STEP * steps) * machine_factor()
     fast = slow = 0.0

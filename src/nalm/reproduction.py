@@ -173,6 +173,7 @@ def reproduce(
     out: str | os.PathLike[str] | None = None,
     *,
     series: Sequence[str] | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Run one experiment and compare it with what was published.
@@ -184,15 +185,19 @@ def reproduce(
         out: folder for a store that all experiments share, and for tables and figure of this one; what the store already
             holds is not trained again.
         series: names of the series to run, if not all.
+        data_dir: folder of MNIST, for experiments with images; by default that of the environment variable NALM_DATA, or else
+            the small digits of scikit-learn.
         progress: what shows progress.
     """
     if seeds is not None and seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     experiment = load(identity)
-    conditions = experiment.conditions(budget, seeds, series)
+    conditions = experiment.conditions(budget, seeds, series) if experiment.kind == "training" else []
     folder = _folder(out, experiment)
     if experiment.kind == "exact":
         report = _compute(experiment, budget)
+    elif experiment.kind == "images":
+        report = _study(experiment, budget, seeds, folder, series, data_dir, progress)
     else:
         report = _train(experiment, conditions, budget, out, progress)
     if folder is not None:
@@ -214,16 +219,48 @@ def _folder(out: str | os.PathLike[str] | None, experiment: Experiment) -> Path 
 
 def _compute(experiment: Experiment, budget: str) -> Report:
     began = time.perf_counter()
-    fewer = experiment.quick.get("settings", {}) if budget == "quick" else {}
-    settings = {**experiment.settings, **fewer}
+    settings = experiment.settings_for(budget)
+    fewer = settings != experiment.settings
     result = {**COMPUTATIONS, "simple_arithmetic": simple_arithmetic, "robust_limits": robust_limits}[experiment.compute](
         settings
     )
-    verdicts = judge_exact(experiment, result.values, scaled=bool(fewer))
+    verdicts = judge_exact(experiment, result.values, scaled=fewer)
     draw = result.figure
     drawing = (lambda report: figures.captioned(draw(), report.caption())) if draw else None
     took = time.perf_counter() - began
     return Report(experiment, budget, 0, [], result.table, verdicts, took, core_seconds=took, drawing=drawing)
+
+
+def _study(
+    experiment: Experiment,
+    budget: str,
+    seeds: int | None,
+    folder: Path | None,
+    series: Sequence[str] | None,
+    data_dir: str | os.PathLike[str] | None,
+    progress: Progress | None,
+) -> Report:
+    """Train networks on images; checkpoints stay in the experiment's folder."""
+    from nalm.images.digits import VARIABLE
+    from nalm.images.studies import STUDIES, questions
+
+    settings = experiment.settings_for(budget)
+    names = [one["name"] for one in settings["series"]]
+    for name in series or ():
+        if name not in names:
+            raise ValueError(f"{experiment.id} has no series {name!r} in this budget; it has: {', '.join(names)}")
+    if seeds is not None:
+        settings = {**settings, "seeds": seeds, "series": [{**one, "seeds": seeds} for one in settings["series"]]}
+    chosen = str(data_dir) if data_dir is not None else os.environ.get(VARIABLE)
+    shown = progress or Silent()
+    shown.start(len(questions(settings, chosen, series)), "runs")
+    began = time.perf_counter()
+    checkpoints = folder / "checkpoints" if folder is not None else None
+    result = STUDIES[experiment.compute](settings, chosen, checkpoints, shown.advance, series)
+    verdicts = judge_exact(experiment, result.values, scaled=budget == "quick")
+    draw, took = result.figure, time.perf_counter() - began
+    drawing = (lambda report: figures.captioned(draw(), report.caption())) if draw else None
+    return Report(experiment, budget, settings["seeds"], [], result.table, verdicts, took, core_seconds=took, drawing=drawing)
 
 
 def _train(
@@ -500,6 +537,7 @@ def reproduce_all(
     seeds: int | None = None,
     out: str | os.PathLike[str] | None = None,
     *,
+    data_dir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     on_report: Any = lambda report: None,
 ) -> list[Report]:
@@ -509,7 +547,7 @@ def reproduce_all(
     shown.start(sum(shares), "seconds of work")
     reports = []
     for experiment, share in zip(load_all(), shares, strict=True):
-        report = reproduce(experiment.id, budget, seeds, out, progress=_Part(shown, share))
+        report = reproduce(experiment.id, budget, seeds, out, data_dir=data_dir, progress=_Part(shown, share))
         on_report(report)
         reports.append(report)
     return reports

@@ -92,15 +92,15 @@ class LinearRamp:
     """
 
     strength: float
-    start: int
-    end: int
+    start: float
+    end: float
 
     def __post_init__(self) -> None:
         """Refuse a ramp that does not rise."""
         if not self.end > self.start:
             raise ValueError(f"a ramp must end after it starts, got start={self.start}, end={self.end}")
 
-    def __call__(self, step: int) -> float:
+    def __call__(self, step: float) -> float:
         """Strength at a step."""
         return self.strength * min(max((step - self.start) / (self.end - self.start), 0.0), 1.0)
 

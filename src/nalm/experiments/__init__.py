@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["BUDGETS", "LEFT_OUT", "Claim", "Condition", "Experiment", "Explanation", "Group", "load", "load_all", "parse"]
 
 BUDGETS = ("quick", "paper")
+KINDS = ("training", "images", "exact")
 LEFT_OUT = {
-    "M:fig4, M:fig13 to fig15, S:fig8, S:fig9, S:fig15 to fig22, T:fig5.17, T:tab5.5, T:fig6.4, T:fig6.5, T:figF.1 to figF.6, "
-    "T:figG.10, T:tabG.1": "tasks with images: not here yet",
     "H:fig4, H:fig5": "neural ODEs: not here yet",
     "D:tab7, S:tab8": "run times on other machines",
     "T:appD, T:sec2.4.2": "comparisons of earlier literature, quoted and not run by the authors",
@@ -146,7 +145,7 @@ class Experiment:
     title: str
     source: str
     kind: str = "training"
-    """`training`, or `exact` for a computation without training."""
+    """`training`, `images` for trainings with digits, or `exact` for a computation of its own."""
     also: tuple[str, ...] = ()
     """Other figures and tables that show the same."""
     note: str = ""
@@ -164,8 +163,14 @@ class Experiment:
     claims: tuple[Claim, ...] = ()
     explanations: tuple[Explanation, ...] = ()
     compute: str = ""
-    """Name of the exact computation."""
+    """Name of the exact computation, or of the study with images."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def settings_for(self, budget: str) -> dict[str, Any]:
+        """The settings of a computation within a budget."""
+        if budget not in BUDGETS:
+            raise ValueError(f"unknown budget {budget!r}; there are: {', '.join(BUDGETS)}")
+        return {**self.settings, **(self.quick.get("settings", {}) if budget == "quick" else {})}
 
     @property
     def slug(self) -> str:
@@ -243,8 +248,8 @@ def parse(text: str, name: str) -> Experiment:
     for key in ("id", "title", "source"):
         if not isinstance(table.get(key), str):
             raise ValueError(f"{name}: {key} must be a text, got {table.get(key)!r}")
-    if table.get("kind", "training") not in ("training", "exact"):
-        raise ValueError(f"{name}: kind must be training or exact, got {table['kind']!r}")
+    if table.get("kind", "training") not in KINDS:
+        raise ValueError(f"{name}: kind must be one of {', '.join(KINDS)}, got {table['kind']!r}")
     for part, allowed in (("setup", SETUP_KEYS), ("quick", QUICK_KEYS), ("sweep", ("field", "values"))):
         _only(name, part, table.get(part, {}), allowed)
     names = [one.get("name") for one in table.get("series", [])]

@@ -1,0 +1,175 @@
+"""Training of image networks: epochs with checkpoints from which a killed run goes on to the same result."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import tempfile
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nalm.layers import units
+from nalm.training import LinearRamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+__all__ = ["Schedule", "best_device", "fit"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a network is trained."""
+
+    epochs: int = 1_000
+    batch: int = 128
+    learning_rate: float = 1e-3
+    penalty: float = 0.0
+    """Final strength of the discretisation penalty of the NALMs in the network."""
+    penalty_start: float = 30.0
+    penalty_end: float = 40.0
+    """It grows linearly between these epochs."""
+    anneal: float = 0.0
+    """Last share of the training in which the learning rate falls linearly to zero; the papers have none."""
+    clip_norm: float = 0.0
+    """Largest norm of the gradient of all parameters; 0 for no clipping."""
+    evaluate_every: int = 1
+    """Epochs between evaluations; the last one is always evaluated."""
+    decay: Mapping[str, float] = field(default_factory=dict)
+    """Weight decay of parameters whose name starts so."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        for name, low in (("epochs", 0), ("batch", 1), ("evaluate_every", 1)):
+            if getattr(self, name) < low:
+                raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
+        if not 0 <= self.anneal <= 1:
+            raise ValueError(f"anneal must be between 0 and 1, got {self.anneal}")
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
+
+
+def best_device() -> torch.device:
+    """CUDA or MPS where there is one, else the processor."""
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def fit(
+    network: nn.Module,
+    samples: int,
+    loss: Callable[[Any, int], Tensor],
+    evaluate: Callable[[], dict[str, Any]],
+    schedule: Schedule,
+    *,
+    seed: int = 0,
+    images: int = 0,
+    name: str = "",
+    checkpoint: Path | None = None,
+    on_epoch: Callable[[float], None] = lambda share: None,
+) -> list[dict[str, Any]]:
+    """Train a network and give its history, a dictionary for each evaluation with `epoch` and what `evaluate` says.
+
+    `loss(rows, step)` is the loss on the samples of an array of indices. The order of an epoch, dropout and noise follow from
+    seed and epoch alone, so that a run that is continued from a checkpoint ends as one that was not interrupted. A checkpoint
+    is written after every epoch, whole or not at all. `images` (of an epoch) and `name` are for the log.
+    """
+    ramp = LinearRamp(schedule.penalty, start=schedule.penalty_start, end=schedule.penalty_end) if schedule.penalty else None
+    optimiser = torch.optim.Adam(_groups(network, schedule.decay), lr=schedule.learning_rate)
+    nalms = list(units(network))
+    history: list[dict[str, Any]] = []
+    start = _resume(checkpoint, network, optimiser, history)
+    on_epoch(start / max(schedule.epochs, 1))
+    step = start * -(-samples // schedule.batch)
+    with torch.random.fork_rng():
+        for epoch in range(start, schedule.epochs):
+            torch.manual_seed(_mixed(seed, epoch))
+            if epoch % schedule.evaluate_every == 0:
+                history.append({"epoch": epoch, **_evaluated(network, evaluate)})
+            network.train()
+            began, order = time.perf_counter(), np.random.default_rng([seed, epoch]).permutation(samples)
+            for first in range(0, samples, schedule.batch):
+                passed = epoch + first / samples
+                for group in optimiser.param_groups:
+                    group["lr"] = schedule.learning_rate * _left(passed / schedule.epochs, schedule.anneal)
+                total = loss(order[first : first + schedule.batch], step)
+                if ramp is not None and nalms:
+                    strength = ramp(passed)
+                    if strength > 0:
+                        total = total + strength * torch.stack([unit.penalty() for unit in nalms]).sum()
+                optimiser.zero_grad()
+                total.backward()  # type: ignore[no-untyped-call]
+                if schedule.clip_norm:
+                    nn.utils.clip_grad_norm_(network.parameters(), schedule.clip_norm)
+                optimiser.step()
+                for unit in nalms:
+                    unit.project_()
+                step += 1
+                on_epoch(min(schedule.batch, samples - first) / samples / schedule.epochs)
+            seconds = time.perf_counter() - began
+            log.info("%s epoch %d: %.0f images a second, loss %.4g", name, epoch, images / seconds, float(total.detach()))
+            _save(checkpoint, network, optimiser, epoch + 1, history)
+        if not history or history[-1]["epoch"] != schedule.epochs:
+            history.append({"epoch": schedule.epochs, **_evaluated(network, evaluate)})
+            _save(checkpoint, network, optimiser, schedule.epochs, history)
+    return history
+
+
+def _groups(network: nn.Module, decay: Mapping[str, float]) -> list[dict[str, Any]]:
+    groups = [
+        {"params": [p for n, p in network.named_parameters() if n.startswith(name)], "weight_decay": d}
+        for name, d in decay.items()
+    ]
+    rest = [p for n, p in network.named_parameters() if not any(n.startswith(name) for name in decay)]
+    return [{"params": rest}, *groups]
+
+
+def _left(passed: float, anneal: float) -> float:
+    """Factor on the learning rate after a share of the training."""
+    return min(1.0, (1 - passed) / anneal) if anneal else 1.0
+
+
+def _mixed(seed: int, epoch: int) -> int:
+    return int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0] >> 1)
+
+
+@torch.no_grad()
+def _evaluated(network: nn.Module, evaluate: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    network.eval()
+    return evaluate()
+
+
+def _save(path: Path | None, network: nn.Module, optimiser: Any, epoch: int, history: list[dict[str, Any]]) -> None:
+    if path is None:
+        return
+    state = {"epoch": epoch, "network": network.state_dict(), "optimiser": optimiser.state_dict(), "history": history}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        torch.save(state, file)
+    os.replace(file.name, path)
+
+
+def _resume(path: Path | None, network: nn.Module, optimiser: Any, history: list[dict[str, Any]]) -> int:
+    """Load a checkpoint, if there is one, and give the epoch to go on with."""
+    if path is None or not path.exists():
+        return 0
+    try:
+        state = torch.load(path, weights_only=True)
+        network.load_state_dict(state["network"])
+        optimiser.load_state_dict(state["optimiser"])
+    except (RuntimeError, KeyError, ValueError, EOFError, pickle.UnpicklingError) as error:
+        raise ValueError(
+            f"{path} is not a checkpoint of this network ({str(error).splitlines()[0]}): remove it to start anew"
+        ) from None
+    history.extend(state["history"])
+    return int(state["epoch"])
