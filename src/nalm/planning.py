@@ -99,7 +99,7 @@ SOLVED_INPUT = 5e-3
 """Seconds that the solver takes for a run, for each input."""
 INSTRUCTION, NETWORK_INPUT, POWER_INPUT = 0.1, 0.07, 0.35
 """Microseconds for an instruction of a network, and for each of its inputs."""
-IMAGES_A_SECOND = {"isolated": 700, "colour": 700, "sequence": 4_000}
+IMAGES_A_SECOND = {"isolated": 700, "colour": 900, "sequence": 2_000}
 """Images that a core trains on a second, by task."""
 HIDDEN_UNIT = 0.1
 """Microseconds for an input of a hidden unit of a perceptron."""

@@ -208,21 +208,22 @@ class ColourPairs(nn.Module):
 
 
 class DigitRegression(nn.Sequential):
-    """Convolutional network with one number as its output, for sequences."""
+    """Convolutional network with one number as its output, for sequences; pooling as in the classifier."""
 
     def __init__(self) -> None:
         super().__init__(
             nn.Conv2d(1, 20, 5),
-            nn.ReLU(),
             nn.MaxPool2d(2),
+            nn.ReLU(),
             nn.Conv2d(20, 50, 5),
-            nn.ReLU(),
             nn.MaxPool2d(2),
+            nn.ReLU(),
             nn.Flatten(),
             nn.Linear(800, 500),
             nn.ReLU(),
             nn.Linear(500, 1),
         )
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 CELLS = {

@@ -85,7 +85,8 @@ def fit(
     is written after every epoch, whole or not at all. `images` (of an epoch) and `name` are for the log.
     """
     ramp = LinearRamp(schedule.penalty, start=schedule.penalty_start, end=schedule.penalty_end) if schedule.penalty else None
-    optimiser = torch.optim.Adam(_groups(network, schedule.decay), lr=schedule.learning_rate)
+    fused = next(network.parameters()).device.type in ("cpu", "cuda")
+    optimiser = torch.optim.Adam(_groups(network, schedule.decay), lr=schedule.learning_rate, fused=fused)
     nalms = list(units(network))
     history: list[dict[str, Any]] = []
     start = _resume(checkpoint, network, optimiser, history)
