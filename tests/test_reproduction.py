@@ -1,6 +1,7 @@
 """Experiments as data, verdicts on published claims, and reports."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from nalm import claims, experiments, pages, planning, reproduction, runner
 from nalm.claims import Row
 from nalm.experiments import Claim, load, load_all, parse
+from nalm.images import studies
 from nalm.metrics import Outcomes, wilson_interval
 from nalm.specs import Recipe
 
@@ -61,6 +63,10 @@ def test_every_experiment_can_be_read_and_asked():
             for budget in experiments.BUDGETS:
                 for condition in one.conditions(budget):
                     assert planning.questions(replace(condition, ranges=condition.ranges[:1]))
+        elif one.kind == "images":
+            for budget in experiments.BUDGETS:
+                assert studies.questions(one.settings_for(budget), None)
+            assert one.compute in studies.STUDIES
         else:
             assert one.compute in (*reproduction.COMPUTATIONS, "simple_arithmetic", "robust_limits")
         assert load(one.id) == one
@@ -112,7 +118,7 @@ def test_conditions_follow_budget_sweep_and_series():
         ('at = "U[1,2)"', 'at = "everywhere"', "cannot read the distribution 'everywhere'"),
         ('id = "X0003", ', "", "needs the key id"),
         ("[setup]", "[setup", "not a TOML file"),
-        ('source = "nobody\'s paper, figure 1"', 'source = ""\nkind = "guess"', "kind must be training or exact"),
+        ('source = "nobody\'s paper, figure 1"', 'source = ""\nkind = "guess"', "kind must be one of training, images, exact"),
     ],
 )
 def test_damaged_files_say_where_and_what(old, new, message):
@@ -269,6 +275,21 @@ def test_the_page_collects_reports(tmp_path):
     assert text.index("## D:sec8") < text.index("## S:fig6") < text.index("## T:appC")
     with pytest.raises(ValueError, match="holds no reports"):
         pages.page(tmp_path / "nothing")
+
+
+def test_the_page_keeps_what_a_folder_does_not_hold(tmp_path):
+    for folder, names in (("one", ("S:fig6", "T:appC")), ("two", ("T:appC", "D:sec8"))):
+        for name in names:
+            reproduction.reproduce(name, "quick", out=tmp_path / folder)
+    whole = tmp_path / "whole"
+    for name in ("S:fig6", "T:appC", "D:sec8"):
+        reproduction.reproduce(name, "quick", out=whole)
+    merged = pages.page(tmp_path / "two", pages.page(tmp_path / "one"))
+
+    def timeless(text):
+        return re.sub(r"[\d.,]+ (s on one core|core-hours)|\| [\d,]+ \| [\d-]+ \|$", "", text, flags=re.MULTILINE)
+
+    assert timeless(merged) == timeless(pages.page(whole))
 
 
 def test_all_experiments_in_one_go(monkeypatch, tmp_path):

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -299,8 +300,9 @@ def reproduce_command(
         elif every:
             reports = reproduction.reproduce_all(budget, seeds, out, data_dir=data_dir, progress=progress)
     if page is not None:
-        with open(page, "w", encoding="utf-8") as file:
-            file.write(pages.page(str(out)) if identity is None else pages.own_page(str(out)))
+        previous = Path(page).read_text(encoding="utf-8") if Path(page).is_file() else ""
+        text = pages.page(str(out), previous) if identity is None else pages.own_page(str(out))
+        Path(page).write_text(text, encoding="utf-8")
     if as_json:
         typer.echo(json.dumps({"reports": [report.to_json() for report in reports]}, ensure_ascii=False))
         return

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,32 +107,59 @@ def _documents(folder: str | os.PathLike[str], papers: bool) -> list[dict[str, A
     return found
 
 
-def page(folder: str | os.PathLike[str]) -> str:
-    """The page of all experiments whose reports a folder holds, in Markdown."""
-    found = _documents(folder, papers=True)
-    counts = {name: sum(one[name] for one in found) for name in VERDICTS}
+def page(folder: str | os.PathLike[str], previous: str = "") -> str:
+    """The page of all experiments whose reports a folder holds, in Markdown; of the others, what the previous page says."""
+    parts = _parts(previous)
+    for one in _documents(folder, papers=True):
+        numbers = " | ".join(str(one[name]) for name in VERDICTS)
+        what = " | ".join([one["id"], one["title"], one["budget"], str(one["seeds"] or "")])
+        row = f"| {what} | {numbers} | {one['core_seconds']:,.0f} | {one['date']} |"
+        parts[one["id"]] = _Part(row, [*section(one, load(one["id"]))])
+    known = [parts[experiment.id] for experiment in load_all() if experiment.id in parts]
+    counts = {name: sum(part.number(place) for part in known) for place, name in enumerate(VERDICTS, 4)}
     lines = [
         "# The papers' experiments, run again",
         "",
-        "Written by `nalm reproduce --all --out DIR --page docs/reproduction.md`; do not edit.",
+        "Written by `nalm reproduce --all --out DIR --page docs/reproduction.md`; do not edit. What DIR lacks stays as it was.",
         "",
-        f"{len(found)} experiments, {sum(counts.values())} published claims: "
+        f"{len(known)} experiments, {sum(counts.values())} published claims: "
         + ", ".join(f"{count} {name}" for name, count in counts.items())
-        + f". {sum(one['core_seconds'] for one in found) / 3600:.1f} core-hours "
-        + f"(runs that experiments share count for each) on {found[0]['machine']}; "
-        + f"{min(one['date'] for one in found)} to {max(one['date'] for one in found)}; "
-        + f"nalm {found[0]['version']}.",
+        + f". {sum(part.number(7) for part in known) / 3600:.1f} core-hours "
+        + "(runs that experiments share count for each) on two cores.",
         "",
         RULES,
         "",
-        "| id | experiment | budget | seeds | agree | differ | not comparable | seconds on one core |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| id | experiment | budget | seeds | agree | differ | not comparable | seconds on one core | date |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        *(part.row for part in known),
+        "",
+        "Left out:",
+        "",
+        *(f"- {names}: {reason}." for names, reason in LEFT_OUT.items()),
+        "",
     ]
-    for one in found:
-        numbers = " | ".join(str(one[name]) for name in VERDICTS)
-        what = " | ".join([one["id"], one["title"], one["budget"], str(one["seeds"] or "")])
-        lines.append(f"| {what} | {numbers} | {one['core_seconds']:,.0f} |")
-    lines += ["", "Left out:", "", *(f"- {names}: {reason}." for names, reason in LEFT_OUT.items()), ""]
-    for one in found:
-        lines += section(one, load(one["id"]))
-    return "\n".join(lines)
+    return "\n".join([*lines, *(line for part in known for line in part.section)])
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What a page says of one experiment: its row of the table, and its section."""
+
+    row: str
+    section: list[str]
+
+    def number(self, place: int) -> int:
+        """A number of the row."""
+        return int(self.row.split(" | ")[place].strip("| ").replace(",", ""))
+
+
+def _parts(text: str) -> dict[str, _Part]:
+    """The parts of a page by the ids of their experiments."""
+    before, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
+    rows = {line.split(" | ")[0].strip("| "): line for line in before.splitlines() if line.startswith("| ")}
+    parts = {}
+    for one in sections:
+        identity = one.split(": ", 1)[0]
+        if identity in rows:
+            parts[identity] = _Part(rows[identity], [*f"## {one}".rstrip("\n").split("\n"), ""])
+    return parts
