@@ -104,7 +104,7 @@ class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         settings = Settings(tuple(self.operations), self.max_terms, self.restarts)
         noise = None if self.noise == "auto" else float(self.noise)
         self._found = [_find(inputs[used], one, weight[used], settings, noise, generator) for one in columns.T]
-        self._range = np.stack([inputs.min(0), inputs.max(0)], 1)
+        self._range = np.stack([inputs[used].min(0), inputs[used].max(0)], 1)
         return self
 
     def _check_parameters(self) -> None:
@@ -217,12 +217,21 @@ def _find(
     generator: np.random.Generator,
 ) -> _Found:
     """The law with the shortest description, and whether it is to be trusted."""
+    x, y, weight = _merged(x, y, weight)
     chosen = _relevant(x, y)
     table = Table(x[:, chosen], y, weight, generator, noise)
     found = search(table, settings, generator)
     best, trusted = found[0], _trusted(table, found)
     front = [one._replace(law=one.law.widened(chosen, x.shape[1])) for one in _listed(found)]
     return _Found(front[0].law, best.error, trusted, front)
+
+
+def _merged(
+    x: NDArray[np.float64], y: NDArray[np.float64], weight: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Each row once, with the weight of all its copies, in an order of its own: neither copies nor order matter then."""
+    rows, first = np.unique(np.column_stack([x, y]), axis=0, return_inverse=True)
+    return np.ascontiguousarray(rows[:, :-1]), rows[:, -1].copy(), np.bincount(first.ravel(), weight).astype(np.float64)
 
 
 def _relevant(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.int64]:
