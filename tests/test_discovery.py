@@ -199,6 +199,28 @@ def test_candidates_are_ordered_by_description(rng):
     assert all(error >= 0 and size >= 1 for _, error, size in model.candidates_)
 
 
+def test_candidates_are_no_other_ways_to_write_the_formula(rng):
+    x = positive(rng, 60, 2)
+    model = NALMRegressor(random_state=0).fit(x, x[:, 0])
+    texts = [str(formula).replace("Abs(x1)", "x1") for formula, _, _ in model.candidates_]
+    assert texts[0] == "x1"
+    assert texts.count("x1") == 1
+
+
+def test_coefficients_are_those_of_all_rows_of_a_long_table(rng, monkeypatch):
+    monkeypatch.setattr("nalm.regressor.MOST_ROWS", 200)
+    x = rng.uniform(1, 3, (5_000, 2))
+    y = 2.345 * x[:, 0] * x[:, 1] + 0.5 * rng.normal(size=5_000)
+    law = NALMRegressor(random_state=0).fit(x, y).law_
+    assert [t.exponents for t in law.terms] == [(Fraction(1), Fraction(1))]
+    product = x[:, 0] * x[:, 1]
+    fitted = [np.sum(w * product * y) / np.sum(w * product**2) for w in (1.0, 1 / np.maximum(y, 1e-3) ** 2)]
+    assert min(abs(law.terms[0].coefficient - one) for one in fitted) < 2e-3
+    assert abs(law.terms[0].coefficient - 2.345) < 0.01
+    exact = NALMRegressor(random_state=0).fit(x, x[:, 0] / (2 * x[:, 1]))
+    assert str(exact.formula_) == "x1/(2*x2)"
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -235,6 +257,7 @@ def test_more_columns_than_rows_is_no_law(rng):
     x = rng.uniform(1, 2, (5, 30))
     model = NALMRegressor(random_state=0, restarts=2).fit(x, rng.normal(size=5))
     assert not model.found_
+    assert model.law_.complexity < 5
     assert np.isfinite(model.predict(x)).all()
 
 

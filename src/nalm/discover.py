@@ -217,7 +217,7 @@ def _open_questions(x: pd.DataFrame, model: NALMRegressor, outside: float | None
     for name in x:
         if name not in varying:
             remarks.append(f"{name} has one value only: what it does cannot be told from a coefficient")
-        elif name not in used:
+        elif name not in used and model.found_:
             remarks.append(f"{name} plays no part")
     ranks = x[varying].rank().corr() if len(varying) > 1 else pd.DataFrame()
     remarks += [

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from nalm.discovery import EXACT, Candidate, Settings, Table, search
+from nalm.discovery import EXACT, Candidate, Settings, Table, refitted, search
 
 if TYPE_CHECKING:
     import sympy as sp
@@ -24,6 +24,8 @@ __all__ = ["NALMRegressor"]
 OPERATIONS = ("add", "sub", "mul", "div", "pow")
 MOST_INPUTS = 12
 """Inputs among which products are searched; of wider tables those are taken that have most to do with the target."""
+MOST_ROWS = 5_000
+"""Rows on which laws are searched and compared; of longer tables so many are drawn, and the coefficients are of all rows."""
 FEW_ROWS, SMALL_ERROR = 40, 0.05
 """With fewer rows it cannot be told whether something is left to explain; the error must then be this small."""
 LISTED = 20
@@ -61,7 +63,7 @@ class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
     - `found_`: whether a law explains the data to the noise level; if not, `formula_` is the best short description, and not
       to be trusted outside the training range;
     - `error_`: error on rows held out, relative to the spread of the target;
-    - `candidates_`: formula, error and complexity of the twenty shortest descriptions, the shortest first;
+    - `candidates_`: formula, error and complexity of the shortest descriptions, at most twenty, the shortest first;
     - `domain_`: `range`, smallest and largest training value of each column; `undefined`, SymPy conditions under which the
       formula has no value;
     - `module_`: an `nn.Module` that computes all formulas, in double precision, and can be trained further.
@@ -162,7 +164,10 @@ class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
     def candidates_(self) -> Any:
         """Formula, error and complexity of the best candidates, that with the shortest description first."""
         symbols = self._symbols()
-        listed = [[(c.law.expression(symbols), c.error, c.complexity) for c in one.candidates] for one in self._found]
+        listed = [
+            [(c.law.expression(symbols), c.error, c.complexity) for c in _different(one.candidates, symbols)]
+            for one in self._found
+        ]
         return self._of_each(listed)
 
     @property
@@ -219,11 +224,15 @@ def _find(
     """The law with the shortest description, and whether it is to be trusted."""
     x, y, weight = _merged(x, y, weight)
     chosen = _relevant(x, y)
-    table = Table(x[:, chosen], y, weight, generator, noise)
+    some = generator.choice(len(y), MOST_ROWS, replace=False) if len(y) > MOST_ROWS else np.arange(len(y))
+    table = Table(x[np.ix_(some, chosen)], y[some], weight[some], generator, noise)
     found = search(table, settings, generator)
-    best, trusted = found[0], _trusted(table, found)
-    front = [one._replace(law=one.law.widened(chosen, x.shape[1])) for one in _listed(found)]
-    return _Found(front[0].law, best.error, trusted, front)
+    constant = next(one for one in found if not any(any(term.exponents) for term in one.law.parts))
+    trusted, listed = _trusted(table, found[0], constant), _listed(found, constant)
+    if len(y) > MOST_ROWS:
+        listed[0] = refitted(Table(x[:, chosen], y, weight, generator, noise), listed[0].law)
+    front = [one._replace(law=one.law.widened(chosen, x.shape[1])) for one in listed]
+    return _Found(front[0].law, front[0].error, trusted, front)
 
 
 def _merged(
@@ -253,9 +262,8 @@ def _relevant(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.int6
     return strongest
 
 
-def _trusted(table: Table, found: list[Candidate]) -> bool:
+def _trusted(table: Table, best: Candidate, constant: Candidate) -> bool:
     """Whether the best formula says what there is to say, and more than a constant does, with rows to spare."""
-    best, constant = found[0], next(one for one in found if not any(any(term.exponents) for term in one.law.parts))
     rows = len(table.all_y)
     if rows < 2 * best.complexity + 2 or not math.isfinite(best.length):
         return False
@@ -268,10 +276,24 @@ def _trusted(table: Table, found: list[Candidate]) -> bool:
     return table.looks_like_noise(best.law) and (rows >= FEW_ROWS or best.error < SMALL_ERROR)
 
 
-def _listed(found: list[Candidate]) -> list[Candidate]:
-    """The best candidates, each pattern of terms once."""
+def _different(candidates: list[Candidate], symbols: list[sp.Symbol]) -> list[Candidate]:
+    """Candidates that are not another way to write one before them, for positive inputs and coefficients to six digits."""
+    import sympy as sp
+
+    positive = [sp.Symbol(str(symbol), positive=True) for symbol in symbols]
+    different: dict[sp.Expr, Candidate] = {}
+    for one in candidates:
+        written = one.law.expression(positive)
+        digits = {number: sp.Rational(f"{float(number):.6g}") for number in written.atoms(sp.Float)}
+        different.setdefault(written.xreplace(digits), one)
+    return list(different.values())
+
+
+def _listed(found: list[Candidate], constant: Candidate) -> list[Candidate]:
+    """The best candidates, each pattern of terms once, down to a constant: what is worse than that says nothing."""
     listed: dict[Any, Candidate] = {}
     for one in found:
-        if math.isfinite(one.length):
-            listed.setdefault(one.law.pattern, one)
+        listed.setdefault(one.law.pattern, one)
+        if one is constant:
+            break
     return list(listed.values())[:LISTED]

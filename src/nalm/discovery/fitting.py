@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nalm.discovery.projection import Problem
     from nalm.discovery.table import Candidate, Table
 
-__all__ = ["BOUND", "law_of", "simplified", "snapped"]
+__all__ = ["BOUND", "law_of", "refitted", "simplified", "snapped"]
 
 BOUND = 6.0
 """Largest exponent."""
@@ -152,6 +152,14 @@ def _refitted(
     ones = np.ones(len(start))
     solution = least_squares(missed, ones, slopes, method="lm" if len(y) >= len(start) else "trf", max_nfev=50)
     return start * solution.x if 2 * solution.cost < np.square(missed(ones)).sum() else start
+
+
+def refitted(table: Table, law: Law) -> Candidate:
+    """The law with coefficients for a table; simple fractions stay where the table supports them."""
+    exponents = [term.exponents for term in (*law.terms, *law.below[1:])]
+    found = law_of(table, exponents, len(law.terms), law.power, law.sign)
+    known = table.judge(law)
+    return known if found is None or known.length <= found.length else _with_fractions(table, found)
 
 
 def simplified(table: Table, candidate: Candidate) -> Candidate:

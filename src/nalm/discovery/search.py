@@ -71,7 +71,8 @@ def search(table: Table, settings: Settings, generator: np.random.Generator) -> 
             if candidate is not None:
                 if table.could_be(candidate) < best.length:
                     candidate = simplified(table, candidate)
-                found.append(candidate)
+                if candidate.complexity < len(table.all_y):  # a law must say less than the rows themselves
+                    found.append(candidate)
         shortest = _shortest(found)
         idle = 0 if shortest.length < best.length - 1e-6 else idle + 1
         best = shortest
@@ -151,5 +152,6 @@ def _plain_laws(table: Table, settings: Settings) -> Iterator[Candidate]:
     if {"add", "sub"} & set(settings.operations) and len(table.y) > inputs + 1:
         alone = [tuple(Fraction(int(i == j)) for j in range(inputs)) for i in range(inputs)]
         linear = law_of(table, [*alone, none], inputs + 1, Fraction(1), 1)
-        if linear is not None:
-            yield simplified(table, linear)
+        linear = simplified(table, linear) if linear is not None else None
+        if linear is not None and linear.complexity < len(table.all_y):
+            yield linear
