@@ -333,6 +333,20 @@ class TestNetworks:
         expected = {"solved": 0, "mlp": 0, "nmru": 4}.get(name, 2)
         assert len(product_weights(network.layer)) == expected
 
+    def test_readers_train_in_reduced_precision_and_are_evaluated_in_full(self, data):
+        torch.manual_seed(0)
+        network = SequenceNetwork("nmu", "mul")
+        images = torch.from_numpy(data.train_images[:8]).reshape(4, 2, 28, 28)
+        full = network(images)
+        network.reader.reduced = True
+        reduced = network(images)
+        assert reduced.dtype == torch.float32
+        assert 0 < (reduced - full).abs().max() < 0.05
+        reduced.sum().backward()
+        assert all(p.grad.dtype == torch.float32 and p.grad.abs().max() > 0 for p in network.reader.parameters())
+        network.eval()
+        assert torch.equal(network(images), full)
+
     def test_colour_network_has_the_published_sizes(self):
         network = ColourPairs(last_layer("nmu", "mul"), range(10))
         labels, output = network(torch.randn(3, 2, 42, 42))
@@ -507,6 +521,14 @@ class TestStudies:
         assert [entry["epoch"] for entry in history] == [0, 1]
         assert all(0 <= entry[key] <= 1 for entry in history for key in ("accuracy", "exact", "close", "label1", "label2"))
         assert np.sum(history[-1]["confusion"]) == 2 * (33 if operation == "mul" else 27)
+
+    def test_the_layer_can_start_alike_in_all_folds(self):
+        few = {"operation": "div", "folds": 3, "train_samples": 1, "test_samples": 1, "epochs": 0, "bfloat16": True}
+        asked = [Question("isolated", "nru", "nru", seed, {**few, "layer_seed": 1}) for seed in (0, 2)]
+        first, second = (run(question)["history"][0]["weights"] for question in asked)
+        assert first == second
+        assert first[0] > 0 > first[1]
+        assert run(replace(asked[0], settings=few))["history"][0]["weights"] != first
 
     def test_pairs_are_judged_by_their_last_epoch(self, monkeypatch):
         def entry(epoch, accuracy, weights):

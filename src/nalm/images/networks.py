@@ -21,6 +21,7 @@ __all__ = [
     "Cell",
     "ColourPairs",
     "DigitClassifier",
+    "ImageReader",
     "IsolatedPairs",
     "SequenceNetwork",
     "SoftArgmax",
@@ -75,10 +76,26 @@ class SoftArgmax(nn.Module):
 
     def forward(self, logits: Tensor) -> Tensor:
         """(..., digits) -> (...)."""
-        return logits.softmax(-1) @ self.get_buffer("digits")
+        return (logits.float().softmax(-1) * self.get_buffer("digits")).sum(-1)
 
 
-class DigitClassifier(nn.Sequential):
+class ImageReader(nn.Sequential):
+    """Layers from images to numbers.
+
+    With `reduced` they are trained in bfloat16, in twice the speed where the processor has instructions for it; what comes
+    after them, and every evaluation, is in float32.
+    """
+
+    reduced = False
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(batch, channels, height, width) -> numbers."""
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.reduced and self.training):
+            numbers: Tensor = super().forward(images)  # type: ignore[no-untyped-call]
+        return numbers.float()
+
+
+class DigitClassifier(ImageReader):
     """Convolutional classifier of a digit whose output is a number: the expectation of the softmax over the digits.
 
     The flat size is 9216 for 28 x 28 pixels and 4096 for 21 x 21. Pooling comes before the second ReLU, not after it as in the
@@ -207,7 +224,7 @@ class ColourPairs(nn.Module):
         return labels, self.layer(labels).squeeze(-1)
 
 
-class DigitRegression(nn.Sequential):
+class DigitRegression(ImageReader):
     """Convolutional network with one number as its output, for sequences; pooling as in the classifier."""
 
     def __init__(self) -> None:

@@ -21,8 +21,9 @@ from torch.nn import functional as F  # noqa: N812
 
 from nalm.images import tasks, trainer
 from nalm.images.digits import Digits, load
-from nalm.images.networks import ColourPairs, IsolatedPairs, SequenceNetwork, last_layer, product_weights
+from nalm.images.networks import ColourPairs, ImageReader, IsolatedPairs, SequenceNetwork, last_layer, product_weights
 from nalm.images.trainer import Schedule, best_device, fit
+from nalm.layers import Unit
 from nalm.training import MAPE, PCC
 
 if TYPE_CHECKING:
@@ -108,6 +109,14 @@ def _schedule(settings: Mapping[str, Any], **more: Any) -> Schedule:
     return Schedule(**{key: settings[key] for key in SCHEDULE if key in settings}, **more)
 
 
+def _prepared(network: nn.Module, settings: Mapping[str, Any]) -> None:
+    """Put a network on its device, and let its readers train in the precision of the study."""
+    network.to(best_device())
+    for part in network.modules():
+        if isinstance(part, ImageReader):
+            part.reduced = settings.get("bfloat16", False)
+
+
 def _pairs(question: Question, checkpoint: Path | None, on_share: Callable[[float], None]) -> list[dict[str, Any]]:
     """Two digits and the product or ratio of their labels; colour channels with moved digits, or digits side by side."""
     settings, device = question.settings, best_device()
@@ -118,13 +127,15 @@ def _pairs(question: Question, checkpoint: Path | None, on_share: Callable[[floa
         load_cached(question.data_dir), digits, settings["folds"], question.seed, samples, operation
     )
     layer = last_layer(question.layer, operation)
+    if "layer_seed" in settings and isinstance(layer, Unit):
+        layer.reset_parameters(torch.Generator().manual_seed(settings["layer_seed"]))
     if moved:
         network: nn.Module = ColourPairs(layer, digits, identity=settings.get("identity", False))
         order = np.random.RandomState(0).permutation(len(train))
         train = train.take(order[: round(0.85 * len(order))])
     else:
         network = IsolatedPairs(layer, digits)
-    network.to(device)
+    _prepared(network, settings)
 
     def seen(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return (tasks.normalise(tasks.move(images, generator)) if moved else images).to(device)
@@ -176,7 +187,8 @@ def _sequence(question: Question, checkpoint: Path | None, on_share: Callable[[f
     train = tasks.sequences(data, "train", settings["length"], operation, question.seed, most)
     validation = tasks.sequences(data, "validation", settings["length"], operation, question.seed)
     tests = {length: tasks.sequences(data, "test", length, operation, 0) for length in settings["lengths"]}
-    network = SequenceNetwork(question.layer, operation).to(device)
+    network = SequenceNetwork(question.layer, operation)
+    _prepared(network, settings)
     strength, criterion = settings.get("input_penalty", 1.0), settings.get("loss", "mse")
     switch = settings.get("loss_switch", 7_500)
     losses: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"mse": F.mse_loss, "pcc": PCC(), "mape": MAPE()}
