@@ -405,14 +405,15 @@ def _expit(logit: float) -> float:
     return float(special.expit(logit))
 
 
-def summarise(cell: Cell, runs: Runs, threshold: Threshold) -> dict[str, Any]:
+def summarise(cell: Cell, runs: Runs, threshold: Threshold, last: int = 5_000) -> dict[str, Any]:
     """The row of a cell: success rate, solved-at step and sparsity error with 95 % intervals; None where not available.
 
-    Steps and sparsity errors are those of solved runs. A failed run that logged nothing is not counted among the runs;
+    Runs are judged at the one of their `last` rows with the least validation error. Steps and sparsity errors are those of
+    solved runs. A failed run that logged nothing is not counted among the runs;
     a run that failed or diverged later is judged by the rows that it logged.
     """
     limit = threshold.value(cell)
-    judged = outcomes(runs, limit, threshold.inclusive)
+    judged = outcomes(runs, limit, threshold.inclusive, last)
     silent = np.array([status == "failed" for status in runs.status], dtype=bool)
     silent &= np.isnan(runs.validation).all(axis=1) & np.isnan(runs.test).all(axis=1)
     count = len(runs) - int(silent.sum())

@@ -323,7 +323,7 @@ class _Joined:
 
 def _row(condition: Condition, cell: Cell, runs: Runs, seconds: float) -> Row:
     threshold = _threshold(condition.threshold, cell)
-    limit = threshold.value(cell)
+    limit, rows = threshold.value(cell), {"last": 1} if condition.judged == "last" else {}
     return Row(
         series=condition.series,
         module=condition.module,
@@ -331,8 +331,8 @@ def _row(condition: Condition, cell: Cell, runs: Runs, seconds: float) -> Row:
         inputs=cell.inputs,
         interpolation=cell.interpolation,
         varied=condition.varied,
-        summary={**metrics.summarise(cell, runs, threshold), "label": condition.label},
-        outcomes=metrics.outcomes(runs, limit, threshold.inclusive),
+        summary={**metrics.summarise(cell, runs, threshold, **rows), "label": condition.label},
+        outcomes=metrics.outcomes(runs, limit, threshold.inclusive, **rows),
         threshold=limit,
         parameters=runs.weights.shape[1],
         seconds=seconds,

@@ -80,6 +80,8 @@ class Condition:
     ranges: tuple[str, ...]
     seeds: int
     threshold: str | float
+    judged: str
+    """At which step runs are judged: the one with the `least` validation error, or the `last`."""
     data: Mapping[str, Any]
     options: Mapping[str, Any]
     recipe: Mapping[str, Any]
@@ -199,7 +201,8 @@ class Experiment:
         return [self._condition(one, value, changes, seeds) for one, value in product(chosen, values)]
 
     def _condition(self, series: Mapping[str, Any], value: Any, changes: Mapping[str, Any], seeds: int | None) -> Condition:
-        merged: dict[str, Any] = {"task": "single-module", "inputs": 2, "ranges": ["nine"], "seeds": 25, "threshold": 1e-5}
+        merged: dict[str, Any] = {"task": "single-module", "inputs": 2, "ranges": ["nine"], "seeds": 25}
+        merged |= {"threshold": 1e-5, "judged": "least"}
         merged |= {key: dict(self.setup.get(key, {})) for key in ("data", "options", "recipe")}
         merged |= {key: v for key, v in self.setup.items() if not isinstance(v, dict)}
         smaller = {key: v for key, v in changes.items() if key in ("seeds", "ranges", "recipe", "data", "inputs")}
@@ -222,6 +225,7 @@ class Experiment:
             ranges=tuple(ranges),
             seeds=seeds if seeds is not None else merged["seeds"],
             threshold=merged["threshold"],
+            judged=merged["judged"],
             data=merged["data"],
             options=merged["options"],
             recipe=merged["recipe"],
@@ -231,7 +235,7 @@ class Experiment:
         )
 
 
-SETUP_KEYS = ("task", "operation", "inputs", "ranges", "seeds", "threshold", "data", "options", "recipe")
+SETUP_KEYS = ("task", "operation", "inputs", "ranges", "seeds", "threshold", "judged", "data", "options", "recipe")
 QUICK_KEYS = ("seeds", "ranges", "values", "series", "scale", "recipe", "data", "inputs", "settings")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
@@ -265,7 +266,8 @@ class Quadratic(Unit):
     .. math:: y = (A x + a) \odot (B x + b) + C x^2 + c
 
     Exact: add, sub, mul, square, identity, for all real inputs; nothing draws its weights there, so `penalty` is zero.
-    Glorot's uniform start, biases zero.
+    All start from U(-r, r), r = 1 / sqrt(in_features), as PyTorch's linear layers do: the thesis gives no values, these reach
+    its errors, and from Glorot's start two layers diverge at its learning rate.
 
     Shapes: x (..., in_features) -> (..., out_features); `first`, `second`, `square` (out_features, in_features),
     `first_bias`, `second_bias`, `bias` (out_features).
@@ -289,11 +291,10 @@ class Quadratic(Unit):
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the weights from Glorot's uniform distribution; the biases are zero."""
-        for weight in (self.first, self.second, self.square):
-            nn.init.xavier_uniform_(weight, generator=generator)
-        for bias in (self.first_bias, self.second_bias, self.bias):
-            nn.init.zeros_(bias)
+        """Draw everything from U(-r, r), r = 1 / sqrt(in_features)."""
+        bound = 1 / math.sqrt(self.in_features)
+        for value in self.parameters():
+            nn.init.uniform_(value, -bound, bound, generator=generator)
 
     def effective_weights(self) -> dict[str, Tensor]:
         """The six parameters, as they are."""
