@@ -169,6 +169,9 @@ def bench(
     data: Annotated[
         list[str] | None, typer.Option("--data", help="A value of the task, such as hidden=4 or overlap=0; may be repeated.")
     ] = None,
+    options: Annotated[
+        list[str] | None, typer.Option("--option", help="An option of the modules, such as redundancy=10; may be repeated.")
+    ] = None,
     engine: Annotated[str, typer.Option(help="auto, fused or torch.")] = "auto",
     threshold: Annotated[str, typer.Option(help="Test error that counts as solved: a number, or `simulated`.")] = "1e-5",
     out: Annotated[str | None, typer.Option(help="Folder for store, table and figure; what it holds is not run again.")] = None,
@@ -194,6 +197,7 @@ def bench(
             threshold=threshold,
             out=out,
             data=dict(_setting(text, "--data") for text in data or []),
+            module_options=dict(_setting(text, "--option") for text in options or []),
             progress=progress,
             recipe=recipe,
             **values,

@@ -98,6 +98,8 @@ class ModuleInfo:
         return self.cls.domain
 
 
+RULES = Recipe(iterations=5_000, learning_rate=1e-2, log_interval=100)
+STATUS = Recipe(iterations=5_000, learning_rate=1e-2, log_interval=100)
 SUMS = Recipe(solver=LevenbergMarquardt(), snap=Snap(), restarts=Restarts(start="selecting"))
 """Robust recipe of sums: squared errors have one minimum there."""
 PRODUCTS = SUMS.replace(loss=LogMagnitude())
@@ -307,8 +309,26 @@ def _records() -> dict[str, ModuleInfo]:
             fused=True,
             recipe=gated,
         ),
-        info("nlrl", "NLRL", layers.NLRL, "reimann2019", "Boolean rules: AND, OR, NOT of selected inputs."),
-        info("nsr", "NSR", layers.NSR, "faber2020", "Comparison of two selected inputs."),
+        info(
+            "nlrl",
+            "NLRL",
+            layers.NLRL,
+            "reimann2019",
+            "Boolean rules: AND, OR, NOT of selected inputs.",
+            fused=True,
+            recipe=RULES,
+            with_more_inputs={},
+        ),
+        info(
+            "nsr",
+            "NSR",
+            layers.NSR,
+            "faber2020",
+            "Comparison of two selected inputs.",
+            fused=True,
+            recipe=STATUS,
+            with_more_inputs={},
+        ),
         info(
             "sum-or-product",
             "Sum or product",

@@ -173,7 +173,7 @@ def benchmark(
     pairs = [tasks.read_range(text) for text in (ranges or chosen_task.ranges or tasks.NINE_RANGES)]
     changed = changed_data(chosen_task, data or {})
     hidden = {**chosen_task.data, **changed}.get("hidden", 2)
-    chosen_task.spans(inputs, chosen[0], changed)  # refuses spans that do not fit
+    chosen_task.spans(inputs, chosen[0], changed, operation)  # refuses spans that do not fit
     listed = [module] if isinstance(module, str) or callable(module) else list(module)
     models = [model_of(one, module_options, hidden=hidden, start=changed.get("start", "")) for one in listed]
     if len({model.name for model in models}) != len(models):
@@ -230,8 +230,11 @@ def _check_operation(model: Model, operation: str) -> None:
     record = model.parts[0] if len(model.parts) == 1 else None
     learnable = record is None or record.penalty == "none" or operation in (*record.operations, *tasks.TWO_STEPS)
     if record is not None and not learnable:
-        known = ", ".join(record.operations)
-        raise ValueError(f"{record.name} cannot express {operation}; it can express: {known}")
+        known = [*record.operations]
+        if "not" in known:  # with negated inputs, a layer that can say or can say these
+            known += ["nand", "nor", "implies"]
+        if operation not in known:
+            raise ValueError(f"{record.name} cannot express {operation}; it can express: {', '.join(known)}")
 
 
 def run_cells(
@@ -329,8 +332,10 @@ def _prepare(
     jobs = {}
     for one in cells:
         seeds, stacked = list(missing[one]), drawn[one]
-        spans = np.array([tasks.task_of(one.task).spans(inputs, seed, dict(one.data)) for seed in seeds])
-        jobs[one] = Job(one.recipe, one.operation, inputs, one.interpolation, one.extrapolation, seeds, spans, stacked)
+        task = tasks.task_of(one.task)
+        spans = np.array([task.spans(inputs, seed, dict(one.data), one.operation) for seed in seeds])
+        ranges = [task.distribution(text, one.operation) for text in (one.interpolation, one.extrapolation)]
+        jobs[one] = Job(one.recipe, one.operation, inputs, *ranges, seeds, spans, stacked)
     return module, jobs, {}
 
 
