@@ -59,9 +59,11 @@ class NLRL(Unit):
     with n = sigmoid(N), g = sigmoid(G) and A in [0, 1]. Exact: and, or, not, for inputs 0 and 1, up to epsilon in the AND.
     The thesis says in words that a gate of 0 means OR and prints the formula above, in which it means AND: the formula is
     taken. Without `disjunctions`, only AND is computed and the gate negates the result (De Morgan):
-    ``y = (1 - g) AND + g (1 - AND)``. Epsilon and initial values are not published: 1e-7; A from U(0.1, 0.4) and raw gates
-    from N(0, 0.1), found by experiment: a layer that starts with its mind made up about negations often stays wrong.
-    `penalty` is the mean distance to 0, 1 of the weight, of the negation and of the gate.
+    ``y = (1 - g) AND + g (1 - AND)``. Epsilon and initial values are not published: 1e-7; raw
+    negations from N(0, 0.1), A from U(0.1, 0.4) and G from N(1, 0.1), without `disjunctions` A from U(0.25, 0.75) and G from
+    N(0, 0.1). They were found by experiment: a layer that starts with its mind made up about negations often stays wrong, and
+    one that starts as an AND may imitate an OR. `penalty` is the mean distance to 0, 1 of the weight, of the negation and of
+    the gate.
 
     Args:
         in_features: number of inputs.
@@ -100,10 +102,11 @@ class NLRL(Unit):
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the weight from U(0.1, 0.4) and the raw gates from N(0, 0.1)."""
-        nn.init.uniform_(self.weight, 0.1, 0.4, generator=generator)
+        """Draw undecided negations, and weights and gates that learn every rule (see the class)."""
+        low, high, gate = (0.1, 0.4, 1.0) if self.disjunctions else (0.25, 0.75, 0.0)
+        nn.init.uniform_(self.weight, low, high, generator=generator)
         nn.init.normal_(self.negation_hat, 0, 0.1, generator=generator)
-        nn.init.normal_(self.gate_hat, 0, 0.1, generator=generator)
+        nn.init.normal_(self.gate_hat, gate, 0.1, generator=generator)
 
     def effective_weights(self) -> dict[str, Tensor]:
         """`weight` clamped to [0, 1], `negation` and `gate`."""
