@@ -138,17 +138,20 @@ def benchmark(
         module: registry name, a network of them (``nau+nmu`` one behind the other, ``nau/nmu`` behind a gate,
             ``recurrent:nau:nmu`` and ``recurrent:frozen`` with a scratchpad), a list of names, or a function
             ``(in_features, out_features) -> nn.Module``.
-        task: `single-module`, `arithmetic-dataset`, `function4`, `large-scale` or `two-step`; see `nalm list tasks`.
+        task: `single-module`, `arithmetic-dataset`, `function4`, `large-scale`, `two-step`, `logic` or `comparison`; see
+            `nalm list tasks`.
         operation: what is to be learned: add, sub, mul, div, reciprocal, square, sqrt or identity; of `two-step`, add-mul and
-            the like.
+            the like; of `logic`, and, or, not, nand, nor, xor, implies, equivalent or majority; of `comparison`, lt, le, gt,
+            ge, eq or ne.
         ranges: training distributions, such as ``U[1,2)`` or ``U[1,2) -> U[2,6)``; by default the papers' nine.
         seeds: how many (0, 1, ...), or which.
         engine: `fused` (compiled kernels), `torch` (any module), or `auto`: fused where there is a kernel.
         inputs: number of inputs; all that are in no operand are irrelevant. By default as published for the task.
-        threshold: test error below which a run is solved, or `simulated`.
+        threshold: test error below which a run is solved, or `simulated`; of `logic` and `comparison` the test error is the
+            share of wrong answers.
         out: folder of a store; what it already holds is not trained again.
         module_options: constructor options of the modules.
-        data: what is to differ from the published task: `subset`, `overlap`, `subsets`, `hidden`.
+        data: what is to differ from the published task: `subset`, `overlap`, `subsets`, `hidden`, `operands`.
         threads: threads of the fused engine; by default all cores.
         compiled: whether the torch engine compiles its step; by default where the training is long enough to gain from it.
         progress: what shows progress.
