@@ -116,7 +116,7 @@ def truth_tables() -> Figure:
             axes.text(-0.05, k + 0.5, " ".join(map(str, line)), ha="right", va="center", family="monospace")
             axes.text(0.5, k + 0.5, f"{cell.min():.3f} to {cell.max():.3f}", ha="center", va="center", fontsize=9)
         axes.set_title(f"{operation}\n{nalm.readout(model, names)}", fontsize=9)
-    figure.suptitle("Learned truth tables (seed 0): least and largest output over all values of the irrelevant inputs", fontsize=10)
+    figure.suptitle("Learned truth tables (seed 0): least and largest output over all irrelevant inputs", fontsize=10)
     return figure
 
 

@@ -1,10 +1,10 @@
-"""A recurrent NSR: the least number of a list, and how often a number is in it; trained on five numbers, right for a hundred."""
+"""A recurrent NSR: the least number of a list, and how often a number is in it; trained on five numbers, for a hundred."""
 
 import torch
-from piecewise import Branch, train
 from torch import nn
 
 import nalm
+from piecewise import Branch, train
 
 
 class Fold(nn.Module):
@@ -15,6 +15,7 @@ class Fold(nn.Module):
         self.branch = Branch(2)
 
     def forward(self, numbers):
+        """(lists, numbers) -> (lists, 1)."""
         state, *others = numbers.split(1, -1)
         for x in others:
             state = self.branch(torch.cat([x, state], -1))
@@ -29,6 +30,7 @@ class Count(nn.Module):
         self.compare, self.add = nalm.NSR(2, 1, redundancy=3), nalm.NAU(2, 1)
 
     def forward(self, numbers):
+        """(lists, numbers) -> (lists, 1)."""
         wanted, *others = numbers.split(1, -1)
         count = torch.zeros_like(wanted)
         for x in others:

@@ -20,6 +20,7 @@ class Branch(nn.Module):
         self.compare, self.sums = nalm.NSR(inputs, 1), nalm.NAU(inputs, 2)
 
     def forward(self, x):
+        """(..., inputs) -> (..., 1)."""
         share = self.compare(x).squeeze(-2)
         return ((share if self.training else share.round()) * self.sums(x)).sum(-1, keepdim=True)
 
@@ -32,6 +33,7 @@ class TwoBranches(nn.Module):
         self.first, self.second = Branch(inputs), Branch(inputs + 1)
 
     def forward(self, x):
+        """(..., inputs) -> (..., 1)."""
         return self.second(torch.cat([x, self.first(x)], -1))
 
 

@@ -150,7 +150,7 @@ def _print_pairs(kind: str, pairs: dict[str, str], as_json: bool) -> None:
 def bench(
     task: Annotated[str, typer.Argument(help="Task; `nalm list tasks` shows them.")],
     module: Annotated[str, typer.Option(help="Registry names, or two joined by a plus (nau+nmu), separated by commas.")],
-    operation: Annotated[str, typer.Option(help="add, sub, mul, div and the like; for logic and, or, xor...; for comparison lt, le, eq...")],
+    operation: Annotated[str, typer.Option(help="What is learned: add, sub, mul, div...; and, or, xor...; lt, le, eq...")],
     inputs: Annotated[
         int | None, typer.Option(parser=_whole_number, help="Number of inputs; default: as published for the task.")
     ] = None,

@@ -98,13 +98,9 @@ class ModuleInfo:
         return self.cls.domain
 
 
-RULES = Recipe(
-    iterations=5_000, log_interval=100, learning_rate=0.03, penalty=0.1, penalty_start=1_500, penalty_end=3_000
-)
+RULES = Recipe(iterations=5_000, log_interval=100, learning_rate=0.03, penalty=0.1, penalty_start=1_500, penalty_end=3_000)
 """How rules are learned, in one layer or two; found by experiment, since the paper does not say (docs/logic.md)."""
-STATUS = Recipe(
-    iterations=10_000, log_interval=100, learning_rate=0.05, penalty=1.0, penalty_start=1_000, penalty_end=2_000
-)
+STATUS = Recipe(iterations=10_000, log_interval=100, learning_rate=0.05, penalty=1.0, penalty_start=1_000, penalty_end=2_000)
 """How comparisons are learned, found likewise: the penalty makes selections sharp, or large irrelevant numbers leak in."""
 SUMS = Recipe(solver=LevenbergMarquardt(), snap=Snap(), restarts=Restarts(start="selecting"))
 """Robust recipe of sums: squared errors have one minimum there."""

@@ -107,7 +107,7 @@ def plan(recipe: Recipe, noise: int) -> _Plan:
 def _evaluate(
     kernel: Any, p: Any, blocks: Any, answers: Any, rows: Any, count_wrong: Any, noise: Any, t: Any, w: Any, y: Any
 ) -> Any:
-    """Mean squared error, or share of wrong answers, in eval mode over inputs (blocks, inputs, width), of which `rows` count."""
+    """Squared error, or share of wrong answers, in eval mode over inputs (blocks, inputs, width), of which `rows` count."""
     width, total = blocks.shape[2], 0.0
     for k in range(blocks.shape[0]):
         forward(kernel, p, blocks[k], noise, False, t, w, y)

@@ -105,7 +105,7 @@ class _Stack:
 
     @torch.no_grad()
     def errors(self, inputs: Tensor, targets: Tensor, runs: slice, operation: str = "") -> Tensor:
-        """Error of some runs on shared inputs (rows, in), in eval mode: squared, or that of an operation; targets (runs, rows)."""
+        """Error of some runs on shared inputs (rows, in), in eval mode: squared, or as tests count; targets (runs, rows)."""
         self.view.eval()
         chosen = {name: p[runs] for name, p in self.parameters.items()}
 

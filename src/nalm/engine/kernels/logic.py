@@ -12,7 +12,6 @@ from nalm.engine.kernels.loops import (
     SUMS,
     add_scaled,
     clip_box,
-    copy_row,
     dot,
     fill_row,
     largest_distance,
