@@ -140,7 +140,8 @@ def test_rules_are_learned_and_read(operation):
 
 @pytest.mark.parametrize("operation", COMPARISONS)
 def test_comparisons_are_learned_and_read(operation):
-    result, models = learned("nsr", "comparison", operation, iterations=5_000)
+    paths = {"redundancy": 10} if operation in ("eq", "ne") else {}
+    result, models = learned("nsr", "comparison", operation, iterations=5_000, module_options=paths)
     assert result.engine == "fused"
     assert result.rows[0]["success_rate"] == 1
     assert result.rows[0]["extrapolation"] == "Z[-10000,10000)"
@@ -149,8 +150,10 @@ def test_comparisons_are_learned_and_read(operation):
     shown = nalm.readout(models[0], [a, b], tolerance=0.05)
     assert shown[0] == relation or shown[0] == relation.reversed
     assert shown[1] == sympy.Not(shown[0])
-    far = torch.tensor([[1e9, 1e9], [-1e9, 1e9], [1e9, -1e9]])
-    assert models[0](far)[:, 0, 0].round().tolist() == COMPARE[operation](far[:, 0].numpy(), far[:, 1].numpy()).tolist()
+    far = torch.tensor([[1e9, 1e9], [-1e9, 1e9], [1e9, -1e9], [1e9, 1e9 + 10]], dtype=torch.float64)
+    assert (
+        models[0].double()(far)[:, 0, 0].round().tolist() == COMPARE[operation](far[:, 0].numpy(), far[:, 1].numpy()).tolist()
+    )
 
 
 def test_the_and_only_form_learns_too():
@@ -175,7 +178,6 @@ def test_irrelevant_inputs_do_not_leak_into_comparisons():
         ("nlrl", "logic", "nor", {"disjunctions": False}),
         ("nlrl+nlrl", "logic", "xor", {}),
         ("nsr", "comparison", "le", {"redundancy": 3, "scale": 0.5}),
-        ("nau+nsr", "comparison", "eq", {}),
     ],
 )
 def test_engines_agree_on_truth_values(name, task, operation, options):
