@@ -151,7 +151,11 @@ def test_readme_examples_print_what_they_say():
 
 @pytest.mark.parametrize(
     ("name", "lines"),
-    [("learn_operations.py", [f"learned  {formula}" for formula in ("a + b", "a - b", "a*b", "a/b")])],
+    [
+        ("learn_operations.py", [f"learned  {formula}" for formula in ("a + b", "a - b", "a*b", "a/b")]),
+        ("piecewise.py", [f"{name}: 10000 of 10,000" for name in ("|a - b|", "max(a, b)", "min(max(a, b), c)")]),
+        ("lists.py", [f"{name}: 1000 of 1,000" for name in ("minimum", "count")]),
+    ],
 )
 def test_examples_run(name, lines):
     script = ROOT / "examples" / name

@@ -42,7 +42,7 @@ def test_initial_values():
         return value.min().item(), value.max().item(), value.mean().item(), value.std().item()
 
     glorot = math.sqrt(6 / 800)
-    for name in ("nmu", "snmu", "snmu-batch", "nmru", "nmru-gated", "nmru-no-sign", "nac-mul-nmu", "product-fc", "nlrl"):
+    for name in ("nmu", "snmu", "snmu-batch", "nmru", "nmru-gated", "nmru-no-sign", "nac-mul-nmu", "product-fc"):
         low, high, mean, _ = spread(name, "weight")
         assert (low, high, mean) == pytest.approx((0.25, 0.75, 0.5), abs=2e-3), name
     for name, key in [("nau", "weight"), ("nru", "weight"), ("npu", "real"), ("real-npu-mod", "real"), ("nalu", "gate_weight")]:

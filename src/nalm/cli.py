@@ -150,7 +150,7 @@ def _print_pairs(kind: str, pairs: dict[str, str], as_json: bool) -> None:
 def bench(
     task: Annotated[str, typer.Argument(help="Task; `nalm list tasks` shows them.")],
     module: Annotated[str, typer.Option(help="Registry names, or two joined by a plus (nau+nmu), separated by commas.")],
-    operation: Annotated[str, typer.Option(help="add, sub, mul, div, reciprocal, square, sqrt or identity.")],
+    operation: Annotated[str, typer.Option(help="What is learned: add, sub, mul, div...; and, or, xor...; lt, le, eq...")],
     inputs: Annotated[
         int | None, typer.Option(parser=_whole_number, help="Number of inputs; default: as published for the task.")
     ] = None,
@@ -168,6 +168,9 @@ def bench(
     ] = None,
     data: Annotated[
         list[str] | None, typer.Option("--data", help="A value of the task, such as hidden=4 or overlap=0; may be repeated.")
+    ] = None,
+    options: Annotated[
+        list[str] | None, typer.Option("--option", help="An option of the modules, such as redundancy=10; may be repeated.")
     ] = None,
     engine: Annotated[str, typer.Option(help="auto, fused or torch.")] = "auto",
     threshold: Annotated[str, typer.Option(help="Test error that counts as solved: a number, or `simulated`.")] = "1e-5",
@@ -194,6 +197,7 @@ def bench(
             threshold=threshold,
             out=out,
             data=dict(_setting(text, "--data") for text in data or []),
+            module_options=dict(_setting(text, "--option") for text in options or []),
             progress=progress,
             recipe=recipe,
             **values,

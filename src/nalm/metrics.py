@@ -11,7 +11,7 @@ import numpy as np
 from scipy import optimize, special
 
 from nalm.sampling import parse
-from nalm.tasks import task_of
+from nalm.tasks import TRUTHS, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,6 +101,8 @@ class SimulatedThreshold:
     def value(self, cell: Cell) -> float:
         """Mean squared error over the samples, always the same ones; ValueError where that is not a finite number."""
         task = task_of(cell.task)
+        if cell.operation in TRUTHS:
+            raise ValueError(f"no simulated threshold for {cell.operation}: its error is a share of wrong answers")
         if task.name == "two-step":
             return _simulate_steps(cell.operation, cell.inputs, cell.extrapolation, self.epsilon, self.samples)
         if task.name == "single-module":

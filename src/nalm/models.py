@@ -34,6 +34,9 @@ RECIPES = ("published", "robust")
 TWO_LAYERS = {"arithmetic-dataset": 5_000_000, "function4": 200_000, "large-scale": 100_000}
 """Iterations that the papers train on the tasks for two layers."""
 
+MADE_FOR = {"logic": "nlrl", "comparison": "nsr"}
+"""The module that a task is for: every model is trained on it as that one."""
+
 TWO_STEP_RECIPE = Recipe(
     iterations=200_000, optimiser="sgd", penalty=10.0, gate_penalty=5.0, penalty_start=100_000, penalty_end=150_000
 )
@@ -70,6 +73,8 @@ class Model:
             return self._robust()
         if name != "published":
             raise ValueError(f"unknown recipe {name!r}; there are: {', '.join(RECIPES)}")
+        if task in MADE_FOR:
+            return info(MADE_FOR[task]).recipe_for(operation, inputs)
         if task == "two-step":
             return TWO_STEP_RECIPE
         if task in TWO_LAYERS:

@@ -98,6 +98,10 @@ class ModuleInfo:
         return self.cls.domain
 
 
+RULES = Recipe(iterations=5_000, log_interval=100, learning_rate=0.03, penalty=0.1, penalty_start=1_500, penalty_end=3_000)
+"""How rules are learned, in one layer or two; found by experiment, since the paper does not say (docs/logic.md)."""
+STATUS = Recipe(iterations=10_000, log_interval=100, learning_rate=0.05, penalty=1.0, penalty_start=1_000, penalty_end=2_000)
+"""How comparisons are learned, found likewise: the penalty makes selections sharp, or large irrelevant numbers leak in."""
 SUMS = Recipe(solver=LevenbergMarquardt(), snap=Snap(), restarts=Restarts(start="selecting"))
 """Robust recipe of sums: squared errors have one minimum there."""
 PRODUCTS = SUMS.replace(loss=LogMagnitude())
@@ -307,8 +311,26 @@ def _records() -> dict[str, ModuleInfo]:
             fused=True,
             recipe=gated,
         ),
-        info("nlrl", "NLRL", layers.NLRL, "reimann2019", "Boolean rules: AND, OR, NOT of selected inputs."),
-        info("nsr", "NSR", layers.NSR, "faber2020", "Comparison of two selected inputs."),
+        info(
+            "nlrl",
+            "NLRL",
+            layers.NLRL,
+            "reimann2019",
+            "Boolean rules: AND, OR, NOT of selected inputs.",
+            fused=True,
+            recipe=RULES,
+            with_more_inputs={},
+        ),
+        info(
+            "nsr",
+            "NSR",
+            layers.NSR,
+            "faber2020",
+            "Comparison of two selected inputs.",
+            fused=True,
+            recipe=STATUS,
+            with_more_inputs={},
+        ),
         info(
             "sum-or-product",
             "Sum or product",

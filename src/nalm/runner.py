@@ -138,17 +138,20 @@ def benchmark(
         module: registry name, a network of them (``nau+nmu`` one behind the other, ``nau/nmu`` behind a gate,
             ``recurrent:nau:nmu`` and ``recurrent:frozen`` with a scratchpad), a list of names, or a function
             ``(in_features, out_features) -> nn.Module``.
-        task: `single-module`, `arithmetic-dataset`, `function4`, `large-scale` or `two-step`; see `nalm list tasks`.
+        task: `single-module`, `arithmetic-dataset`, `function4`, `large-scale`, `two-step`, `logic` or `comparison`; see
+            `nalm list tasks`.
         operation: what is to be learned: add, sub, mul, div, reciprocal, square, sqrt or identity; of `two-step`, add-mul and
-            the like.
+            the like; of `logic`, and, or, not, nand, nor, xor, implies, equivalent or majority; of `comparison`, lt, le, gt,
+            ge, eq or ne.
         ranges: training distributions, such as ``U[1,2)`` or ``U[1,2) -> U[2,6)``; by default the papers' nine.
         seeds: how many (0, 1, ...), or which.
         engine: `fused` (compiled kernels), `torch` (any module), or `auto`: fused where there is a kernel.
         inputs: number of inputs; all that are in no operand are irrelevant. By default as published for the task.
-        threshold: test error below which a run is solved, or `simulated`.
+        threshold: test error below which a run is solved, or `simulated`; of `logic` and `comparison` the test error is the
+            share of wrong answers.
         out: folder of a store; what it already holds is not trained again.
         module_options: constructor options of the modules.
-        data: what is to differ from the published task: `subset`, `overlap`, `subsets`, `hidden`.
+        data: what is to differ from the published task: `subset`, `overlap`, `subsets`, `hidden`, `operands`.
         threads: threads of the fused engine; by default all cores.
         compiled: whether the torch engine compiles its step; by default where the training is long enough to gain from it.
         progress: what shows progress.
@@ -173,7 +176,7 @@ def benchmark(
     pairs = [tasks.read_range(text) for text in (ranges or chosen_task.ranges or tasks.NINE_RANGES)]
     changed = changed_data(chosen_task, data or {})
     hidden = {**chosen_task.data, **changed}.get("hidden", 2)
-    chosen_task.spans(inputs, chosen[0], changed)  # refuses spans that do not fit
+    chosen_task.spans(inputs, chosen[0], changed, operation)  # refuses spans that do not fit
     listed = [module] if isinstance(module, str) or callable(module) else list(module)
     models = [model_of(one, module_options, hidden=hidden, start=changed.get("start", "")) for one in listed]
     if len({model.name for model in models}) != len(models):
@@ -230,8 +233,11 @@ def _check_operation(model: Model, operation: str) -> None:
     record = model.parts[0] if len(model.parts) == 1 else None
     learnable = record is None or record.penalty == "none" or operation in (*record.operations, *tasks.TWO_STEPS)
     if record is not None and not learnable:
-        known = ", ".join(record.operations)
-        raise ValueError(f"{record.name} cannot express {operation}; it can express: {known}")
+        known = [*record.operations]
+        if "not" in known:  # with negated inputs, a layer that can say or can say these
+            known += ["nand", "nor", "implies"]
+        if operation not in known:
+            raise ValueError(f"{record.name} cannot express {operation}; it can express: {', '.join(known)}")
 
 
 def run_cells(
@@ -329,8 +335,10 @@ def _prepare(
     jobs = {}
     for one in cells:
         seeds, stacked = list(missing[one]), drawn[one]
-        spans = np.array([tasks.task_of(one.task).spans(inputs, seed, dict(one.data)) for seed in seeds])
-        jobs[one] = Job(one.recipe, one.operation, inputs, one.interpolation, one.extrapolation, seeds, spans, stacked)
+        task = tasks.task_of(one.task)
+        spans = np.array([task.spans(inputs, seed, dict(one.data), one.operation) for seed in seeds])
+        ranges = [task.distribution(text, one.operation) for text in (one.interpolation, one.extrapolation)]
+        jobs[one] = Job(one.recipe, one.operation, inputs, *ranges, seeds, spans, stacked)
     return module, jobs, {}
 
 

@@ -202,7 +202,7 @@ class Runs:
     validation: NDArray[np.float64]
     """Mean squared error on the validation set, shape (runs, rows); NaN after a run diverged."""
     test: NDArray[np.float64]
-    """Mean squared error on the test set, shape (runs, rows)."""
+    """Mean squared error on the test set, for truth values the share of wrong answers, shape (runs, rows)."""
     sparsity: NDArray[np.float64]
     """Sparsity error, shape (runs, rows)."""
     weights: NDArray[np.float64]

@@ -34,8 +34,9 @@ STACKS = ("nau+nmu",)
 
 
 def fused_names() -> list[str]:
-    """Every module that the fused engine has a kernel for, and a stack."""
-    return [*(name for name, record in modules().items() if record.fused), *STACKS]
+    """Every module of real numbers that the fused engine has a kernel for, and a stack."""
+    real = [name for name, record in modules().items() if record.domain not in ("boolean", "integer")]
+    return [*(name for name in real if info(name).fused), *STACKS]
 
 
 def _operation(name: str) -> str:

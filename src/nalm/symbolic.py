@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import sympy as sp
 import torch
-from sympy.logic.boolalg import BooleanFunction
+from sympy.logic.boolalg import Boolean, BooleanAtom, BooleanFunction
 from torch import Tensor, nn
 
 from nalm import layers
@@ -361,13 +361,16 @@ def _(layer: layers.NLRL, inputs: list[Any], reader: _Reader) -> list[Any]:
     weight, negation, gate = (reader.weight(layer, name) for name in ("weight", "negation", "gate"))
     outputs: list[Any] = []
     for row, negated, g in zip(weight, negation, gate, strict=True):
-        if all(value in (0, 1) for value in (*row, *negated, g)):
-            chosen = [sp.Not(x) if n == 1 else x for w, n, x in zip(row, negated, inputs, strict=True) if w == 1]
+        used = [(n, x) for w, n, x in zip(row, negated, inputs, strict=True) if w != 0]
+        free = layer.disjunctions and len(used) == 1  # AND and OR of one input are the same
+        discrete = all(value in (0, 1) for value in (*row, *(n for n, _ in used), *(() if free else (g,))))
+        if discrete and all(isinstance(x, Boolean) for _, x in used):
+            chosen = [sp.Not(x) if n == 1 else x for n, x in used]
             every, some = sp.And(*chosen), sp.Or(*chosen) if layer.disjunctions else sp.Not(sp.And(*chosen))
             outputs.append(some if g == 1 else every)
             continue
         reader.note("1e-7 is added to truth values inside logarithms")
-        truth = [n + (1 - 2 * n) * x for n, x in zip(negated, inputs, strict=True)]
+        truth = [n + (1 - 2 * n) * _truth_value(x) for n, x in zip(negated, inputs, strict=True)]
         both = _product(sp.Abs(v) ** w for w, v in zip(row, truth, strict=True))
         other = 1 - _product(1 - w * v for w, v in zip(row, truth, strict=True)) if layer.disjunctions else 1 - both
         outputs.append((1 - g) * both + g * other)
@@ -381,11 +384,15 @@ def _(layer: layers.NSR, inputs: list[Any], reader: _Reader) -> list[Any]:
     outputs: list[Any] = []
     for o in range(layer.out_features):
         paths = range(layer.redundancy)
-        pairs = {(_dot(first[r][o], inputs), _dot(second[r][o], inputs)) for r in paths}
-        states = [sum(sign[r][o] * t + zero[r][o] * (1 - 2 * t * t) + bias[r][o] for r in paths) for t in (-1, 0, 1)]
+        differences = [[float(a - b) for a, b in zip(first[r][o], second[r][o], strict=True)] for r in paths]
+        direction, sides = _common_direction(differences, reader)
+        states = [
+            sum(sign[r][o] * sides[r] * t + zero[r][o] * (1 - 2 * (sides[r] * t) ** 2) + bias[r][o] for r in paths)
+            for t in (-1, 0, 1)
+        ]
         certain = all(abs(float(sp.tanh(z / 2))) >= 1 - 2 * reader.tolerance for z in states)
-        if len(pairs) == 1 and certain:
-            ((left, right),) = pairs
+        if direction is not None and certain:
+            left, right = (_dot([max(side * c, 0) for c in direction], inputs) for side in (1, -1))
             reader.note("a comparison is shown as it is for operands that are equal or clearly apart")
             holds: Any = _relation(tuple(z > 0 for z in states), left, right)
             outputs += [holds, sp.Not(holds)]
@@ -396,6 +403,30 @@ def _(layer: layers.NSR, inputs: list[Any], reader: _Reader) -> list[Any]:
             z += sign[r][o] * t + zero[r][o] * (1 - 2 * t**2) + bias[r][o]
         outputs += [1 / (1 + sp.exp(-z)), 1 / (1 + sp.exp(z))]
     return outputs
+
+
+def _common_direction(differences: list[list[float]], reader: _Reader) -> tuple[list[Expr] | None, list[int]]:
+    """The difference of inputs that all paths of an NSR look at, the largest coefficient one, and with which sign each does.
+
+    No direction where the paths look at different ones, or at none.
+    """
+    longest = max(differences, key=lambda row: max(map(abs, row)))
+    size = max(longest, key=abs)
+    if abs(size) <= reader.tolerance:
+        return None, [0] * len(differences)
+    direction = [reader.snap(value / abs(size), (-1, 0, 1)) for value in longest]
+    sides = []
+    for row in differences:
+        share = sum(a * b for a, b in zip(row, longest, strict=True)) / sum(b * b for b in longest)
+        if any(abs(a - share * b) > max(reader.tolerance, 1e-9) * abs(size) for a, b in zip(row, longest, strict=True)):
+            return None, [0] * len(differences)
+        sides.append(0 if abs(share) <= reader.tolerance else 1 if share > 0 else -1)
+    return direction, sides
+
+
+def _truth_value(x: Any) -> Any:
+    """A rule as a number, one or zero; anything else as it is."""
+    return sp.Piecewise((1, x), (0, True)) if isinstance(x, BooleanFunction | BooleanAtom) else x
 
 
 def _relation(holds: tuple[bool, ...], left: Expr, right: Expr) -> Any:
@@ -499,10 +530,8 @@ def _sample_inputs(model: nn.Module, in_features: int) -> Tensor:
 
 def _residual(expressions: Sequence[Basic], symbols: Sequence[sp.Symbol], rows: Tensor, outputs: Tensor) -> float:
     evaluate = sp.lambdify(symbols, list(expressions), "numpy")
-    logical = any(isinstance(part, BooleanFunction) for e in expressions for part in sp.preorder_traversal(e))
-    arguments = rows.numpy().T.astype(bool) if logical else rows.numpy().T
     with np.errstate(all="ignore"):
-        shown = np.stack([np.broadcast_to(np.asarray(v, dtype=float), len(rows)) for v in evaluate(*arguments)], -1)
+        shown = np.stack([np.broadcast_to(np.asarray(v, dtype=float), len(rows)) for v in evaluate(*rows.numpy().T)], -1)
         actual = outputs.reshape(len(rows), -1).numpy()
         difference = np.abs(shown - actual) / np.maximum(1, np.abs(actual))
     same = (shown == actual) | (np.isnan(shown) & np.isnan(actual))
@@ -510,9 +539,9 @@ def _residual(expressions: Sequence[Basic], symbols: Sequence[sp.Symbol], rows: 
 
 
 def _tidy(expression: Any) -> Any:
-    """Gather signs and common factors of a formula without decimals, and push negations of a rule to its inputs."""
+    """Gather signs and common factors of a formula without decimals; simplify a rule, its negations at the inputs."""
     if isinstance(expression, BooleanFunction):
-        return sp.to_nnf(expression, simplify=False)
+        return sp.to_nnf(sp.simplify_logic(expression), simplify=False)
     decimals = not isinstance(expression, sp.Expr) or expression.atoms(sp.Float)
     return expression if decimals else sp.factor_terms(expression)
 

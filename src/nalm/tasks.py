@@ -13,7 +13,20 @@ from nalm.sampling import parse
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["NINE_RANGES", "OPERATIONS", "PAIRED", "RANGE_SETS", "TASKS", "TWO_STEPS", "Task", "read_range", "task_of"]
+__all__ = [
+    "COMPARISONS",
+    "LOGIC",
+    "NINE_RANGES",
+    "OPERATIONS",
+    "PAIRED",
+    "RANGE_SETS",
+    "TASKS",
+    "TRUTHS",
+    "TWO_STEPS",
+    "Task",
+    "read_range",
+    "task_of",
+]
 
 OPERATIONS = ("add", "sub", "mul", "div", "reciprocal", "square", "sqrt", "identity")
 """What is learned of the operands; add and mul take all of them, the others the first one or two."""
@@ -21,6 +34,14 @@ CUMULATIVE = ("add", "sub", "mul", "div")
 """Steps of the two-step task: the sum, minus the sum, the product, one over the product."""
 TWO_STEPS = tuple(f"{first}-{second}" for first in CUMULATIVE for second in CUMULATIVE)
 """The thesis' expressions of a, b and c: the second step of the first step of a and b, and of c."""
+LOGIC = ("and", "or", "not", "nand", "nor", "xor", "implies", "equivalent", "majority")
+"""Boolean functions of the operands; not takes one, implies and equivalent two, majority three, the others as many as asked."""
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+"""Comparisons of two operands."""
+TRUTHS = (*LOGIC, *COMPARISONS)
+"""Operations whose results are true (1) or false (0): their test error is the share of wrong answers."""
+FIXED_OPERANDS = {"not": 1, "implies": 2, "equivalent": 2, "majority": 3, **dict.fromkeys(COMPARISONS, 2)}
+"""Number of operands where it cannot be chosen."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +54,27 @@ class Task:
     """Number of inputs where none is given."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """What can be set, with the published values: `subset` (share of the inputs in a span), `overlap` (share of a span in
-    the next one), `subsets` (number of spans), `hidden` (outputs of the layers of a stack but the last)."""
+    the next one), `subsets` (number of spans), `hidden` (outputs of the layers of a stack but the last), `operands` (of a
+    Boolean function)."""
     operations: tuple[str, ...] = OPERATIONS
     """What can be learned."""
     ranges: tuple[str, ...] = ()
     """Training distributions where none are given; none for the papers' nine."""
 
-    def spans(self, inputs: int, seed: int, data: Mapping[str, Any]) -> list[tuple[int, int]]:
+    def distribution(self, text: str, operation: str) -> str:
+        """What inputs are drawn from for a range: where numbers are compared, neighbours are equal in a share of the rows."""
+        if self.name != "comparison" or "~" in text:
+            return text
+        return f"{text}~{0.5 if operation in ('eq', 'ne') else 0.25}"
+
+    def spans(self, inputs: int, seed: int, data: Mapping[str, Any], operation: str = "") -> list[tuple[int, int]]:
         """First and last-plus-one input of each operand, drawn per seed with the generator of the published code."""
+        if self.name in ("logic", "comparison"):
+            count = FIXED_OPERANDS.get(operation, {**self.data, **data}.get("operands", 2))
+            if not 1 <= count <= inputs:
+                raise ValueError(f"{operation} of {count} operands needs at least {max(count, 1)} inputs, got {inputs}")
+            start = _offset(seed, inputs - count)
+            return [(start + k, start + k + 1) for k in range(count)]
         if self.name == "single-module":
             start = _offset(seed, inputs - 2) if inputs > 2 else 0
             return [(start, start + 1), (min(start + 1, inputs - 1), min(start + 2, inputs))]
@@ -97,6 +131,15 @@ TASKS = {
             TWO_STEPS,
             ("U[1,2)",),
         ),
+        Task(
+            "logic",
+            "a module learns a Boolean function of two inputs, or of as many as asked, among irrelevant ones",
+            6,
+            {"operands": 2, "hidden": 8},
+            LOGIC,
+            ("Z[0,2)",),
+        ),
+        Task("comparison", "a module learns to compare two inputs", 2, {"hidden": 2}, COMPARISONS, ("Z[-10,10)",)),
     )
 }
 """Tasks by name."""
@@ -148,8 +191,11 @@ PAIRED = {
     "U[0,0.01)": "U[0,0.01)",
     "U[0,0.1)": "U[0,0.1)",
     "Sobol(-1,1)": "Sobol(-2,2)",
+    "Z[0,2)": "Z[0,2)",
+    "Z[-10,10)": "Z[-10000,10000)",
+    "U[-10,10)": "U[-10000,10000)",
 }
-"""The test distribution that the papers pair with each training distribution."""
+"""The test distribution that goes with each training distribution: as in the papers, or a thousand times as large."""
 
 RANGE_SETS = {
     "nine": NINE_RANGES,

@@ -11,8 +11,8 @@ from numba import njit
 
 from nalm.native import SAFE
 from nalm.sampling import VALIDATION, fill_normal, fill_rows, fill_uniform, parse
+from nalm.tasks import LOGIC, TRUTHS, TWO_STEPS
 from nalm.tasks import OPERATIONS as ONE_STEP
-from nalm.tasks import TWO_STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,16 +21,18 @@ if TYPE_CHECKING:
 
     from nalm.specs import Recipe
 
-__all__ = ["Job", "evaluation_inputs", "fill_batches", "fill_targets", "targets"]
+__all__ = ["FIRST_OF_TRUTHS", "Job", "evaluation_inputs", "fill_batches", "fill_targets", "targets"]
 
 VALIDATION_SEED, TEST_SEED = 43_953_907, 8_689_336
 """All runs of a cell share these evaluation inputs, as in the published code."""
 
-OPERATIONS = (*ONE_STEP, *TWO_STEPS)
+OPERATIONS = (*ONE_STEP, *TWO_STEPS, *TRUTHS)
 """Numbers of the operations in compiled code."""
 
 
 FIRST_OF_TWO_STEPS = len(ONE_STEP)
+FIRST_OF_TRUTHS = len(ONE_STEP) + len(TWO_STEPS)
+FIRST_OF_COMPARISONS = FIRST_OF_TRUTHS + len(LOGIC)
 
 
 @dataclass(frozen=True)
@@ -165,11 +167,62 @@ def _cumulate(step: Any, a: Any, out: Any) -> None:
 
 
 @njit(**SAFE)
+def _rule(function: Any, x: Any, spans: Any, out: Any) -> None:
+    """A Boolean function (a number in `LOGIC`) of the operands; inputs above a half are true."""
+    one, zero, count = out.dtype.type(1), out.dtype.type(0), spans.shape[0]
+    for b in range(out.size):
+        true = 0
+        for j in range(count):
+            true += 1 if x[spans[j, 0], b] > 0.5 else 0
+        holds = true == count  # and
+        if function == 1:  # or
+            holds = true > 0
+        elif function == 2 or function == 4:  # not, nor
+            holds = true == 0
+        elif function == 3:  # nand
+            holds = true < count
+        elif function == 5:  # xor
+            holds = true % 2 == 1
+        elif function == 6:  # implies
+            holds = x[spans[0, 0], b] <= 0.5 or true == count
+        elif function == 7:  # equivalent
+            holds = true == 0 or true == count
+        elif function == 8:  # majority
+            holds = 2 * true > count
+        out[b] = one if holds else zero
+
+
+@njit(**SAFE)
+def _compare(comparison: Any, a: Any, c: Any, out: Any) -> None:
+    """Whether a comparison (a number in `COMPARISONS`) of a and c holds."""
+    one, zero = out.dtype.type(1), out.dtype.type(0)
+    for b in range(out.size):
+        holds = a[b] < c[b]
+        if comparison == 1:
+            holds = a[b] <= c[b]
+        elif comparison == 2:
+            holds = a[b] > c[b]
+        elif comparison == 3:
+            holds = a[b] >= c[b]
+        elif comparison == 4:
+            holds = a[b] == c[b]
+        elif comparison == 5:
+            holds = a[b] != c[b]
+        out[b] = one if holds else zero
+
+
+@njit(**SAFE)
 def targets(operation: Any, x: Any, spans: Any, sums: Any, out: Any) -> None:
     """The true results of an operation (`OPERATIONS` says which number is which) on a batch x (inputs, rows).
 
     Each operand is the sum of a span of inputs; `sums` (operands, rows) is scratch for them.
     """
+    if operation >= FIRST_OF_COMPARISONS:
+        _compare(operation - FIRST_OF_COMPARISONS, x[spans[0, 0]], x[spans[1, 0]], out)
+        return
+    if operation >= FIRST_OF_TRUTHS:
+        _rule(operation - FIRST_OF_TRUTHS, x, spans, out)
+        return
     operands, longest = spans.shape[0], 0
     for j in range(operands):
         longest = max(longest, spans[j, 1] - spans[j, 0])

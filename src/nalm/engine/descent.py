@@ -23,6 +23,7 @@ __all__ = [
     "rmsprop",
     "squared_error",
     "stuck",
+    "wrong_answers",
 ]
 
 LOSSES = ("mse", "pcc", "mape", "pcc-mse", "log-magnitude")
@@ -34,6 +35,15 @@ def squared_error(y: Any, target: Any, rows: Any) -> Any:
     total = y.dtype.type(0)
     for b in range(rows):
         total += (y[b] - target[b]) * (y[b] - target[b])
+    return total
+
+
+@njit(**SAFE)
+def wrong_answers(y: Any, target: Any, rows: Any) -> Any:
+    """How many of the first rows are not their target when rounded; NaN is wrong."""
+    total = 0.0
+    for b in range(rows):
+        total += 0.0 if abs(y[b] - target[b]) < 0.5 else 1.0
     return total
 
 

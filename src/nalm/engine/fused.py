@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from nalm.engine import descent
-from nalm.engine.data import OPERATIONS, Job, evaluation_inputs, targets
+from nalm.engine.data import FIRST_OF_TRUTHS, OPERATIONS, Job, evaluation_inputs, targets
 from nalm.engine.kernels import backward, forward, penalise, project, sparsity
 from nalm.engine.lookup import kernel_of
 from nalm.engine.search import Search
@@ -104,12 +104,15 @@ def plan(recipe: Recipe, noise: int) -> _Plan:
 
 
 @njit(**SAFE)
-def _evaluate(kernel: Any, p: Any, blocks: Any, answers: Any, rows: Any, noise: Any, t: Any, w: Any, y: Any) -> Any:
-    """Mean squared error in eval mode over inputs in blocks (blocks, inputs, width), of which `rows` count."""
+def _evaluate(
+    kernel: Any, p: Any, blocks: Any, answers: Any, rows: Any, count_wrong: Any, noise: Any, t: Any, w: Any, y: Any
+) -> Any:
+    """Squared error, or share of wrong answers, in eval mode over inputs (blocks, inputs, width), of which `rows` count."""
     width, total = blocks.shape[2], 0.0
     for k in range(blocks.shape[0]):
         forward(kernel, p, blocks[k], noise, False, t, w, y)
-        total += descent.squared_error(y, answers[k], min(width, rows - k * width))
+        own = min(width, rows - k * width)
+        total += descent.wrong_answers(y, answers[k], own) if count_wrong else descent.squared_error(y, answers[k], own)
     return total / rows
 
 
@@ -171,9 +174,10 @@ def _trainer() -> Any:
             if step % plan.log_interval == 0:
                 if not descent.finite(p):
                     return -row
-                last_error = _evaluate(kernel, p, validation_blocks, answers[0], rows, noise, t, w, y)
+                last_error = _evaluate(kernel, p, validation_blocks, answers[0], rows, False, noise, t, w, y)
                 validation[row] = last_error
-                test[row] = _evaluate(kernel, p, test_blocks, answers[1], rows, noise, t, w, y)
+                truths = operation >= FIRST_OF_TRUTHS
+                test[row] = _evaluate(kernel, p, test_blocks, answers[1], rows, truths, noise, t, w, y)
                 sparse[row] = sparsity(kernel, p)
                 row += 1
                 values[groups] = last_error

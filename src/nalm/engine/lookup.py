@@ -43,6 +43,8 @@ KERNEL_OF: dict[str, Callable[[Any], Any]] = {
     "NALUSeparate": lambda layer: kernels.InputGated(kernels.NACAdd(), kernels.NACMul(0), 2, 2, 0),
     "GatedNAUNMU": lambda layer: kernels.InputGated(kernels.NAU(), kernels.NMU(), 1, 1, 0),
     "SumOrProduct": lambda layer: kernels.Either(kernels.NAU(), kernels.NPU(naive=1, bounded=1, epsilon=layer.epsilon)),
+    "NLRL": lambda layer: kernels.NLRL(layer.in_features, int(layer.disjunctions)),
+    "NSR": lambda layer: _nsr(layer),
     "Stack": lambda layer: _stack(layer),
     "Gated": program_of,
     "RecurrentSelector": program_of,
@@ -64,7 +66,16 @@ def _npu(layer: Any, complex_exponents: bool) -> Any:
     )
 
 
-NOT_FIRST = ("iNALU", "NPU", "RealNPU", "NaiveNPU", "NMRUGated", "SumOrProduct", "Quadratic", "Stack", "Gated")
+def _nsr(layer: Any) -> Any:
+    if layer.redundancy > kernels.MOST_PATHS:
+        raise ValueError(
+            f"the fused engine has NSRs with a redundancy of at most {kernels.MOST_PATHS}, not {layer.redundancy}; "
+            "use the torch engine"
+        )
+    return kernels.NSR(layer.redundancy, layer.scale)
+
+
+NOT_FIRST = ("iNALU", "NPU", "RealNPU", "NaiveNPU", "NMRUGated", "SumOrProduct", "Quadratic", "NSR", "Stack", "Gated")
 """Layers that cannot be the first of the kernel for two: not all that they do acts on each element of a parameter alone."""
 
 

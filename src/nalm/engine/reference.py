@@ -20,7 +20,7 @@ from torch.func import functional_call, grad, vmap
 
 from nalm import layers, training
 from nalm.engine.data import OPERATIONS, evaluation_inputs, fill_batches, fill_noises, fill_targets
-from nalm.engine.search import Search
+from nalm.engine.search import Search, answers, error_of
 from nalm.options import LogMagnitude
 from nalm.sampling import GRADIENT, NOISE, TEST, TRAIN, VALIDATION, parse
 from nalm.solver import Problem
@@ -48,9 +48,9 @@ class _View(nn.Module):
         self.units = list(layers.units(module))
 
     def forward(self, what: str, *arguments: Any) -> Any:
-        """`output` of a batch, `penalties` (weight and gate), `sparsity`, or `project` the parameters."""
+        """`output` (rows) of a batch (rows, in), `penalties` (weight and gate), `sparsity`, or `project` the parameters."""
         if what == "output":
-            return self.module(*arguments)
+            return answers(self.module(*arguments), arguments[0])
         if what == "penalties":
             terms = [term for unit in self.units for term in unit.penalties().items()]
             zero = next(self.parameters()).new_zeros(())
@@ -104,14 +104,14 @@ class _Stack:
         functional_call(self.view, self.parameters, ("project",))
 
     @torch.no_grad()
-    def errors(self, inputs: Tensor, targets: Tensor, runs: slice) -> Tensor:
-        """Mean squared error of some runs on shared inputs (rows, in), in eval mode; targets (runs, rows)."""
+    def errors(self, inputs: Tensor, targets: Tensor, runs: slice, operation: str = "") -> Tensor:
+        """Error of some runs on shared inputs (rows, in), in eval mode: squared, or as tests count; targets (runs, rows)."""
         self.view.eval()
         chosen = {name: p[runs] for name, p in self.parameters.items()}
 
         def one(parameters: Mapping[str, Tensor], target: Tensor) -> Tensor:
             output: Tensor = functional_call(self.view, dict(parameters), ("output", inputs))
-            return (output.squeeze(-1) - target).square().double().mean()
+            return error_of(output, target, operation)
 
         result: Tensor = vmap(one, chunk_size=max(1, 2**24 // inputs.numel()))(chosen, targets)
         self.view.train()
@@ -205,9 +205,9 @@ def _train_stack(
         if step % recipe.log_interval == 0:
             row = step // recipe.log_interval
             alive &= stack.flat().isfinite().all(1).numpy()
-            for (val_x, val_y, test_x, test_y), part in zip(evaluation, slices, strict=True):
+            for job, (val_x, val_y, test_x, test_y), part in zip(jobs, evaluation, slices, strict=True):
                 curves[0, part, row] = stack.errors(val_x, val_y, part).numpy()
-                curves[1, part, row] = stack.errors(test_x, test_y, part).numpy()
+                curves[1, part, row] = stack.errors(test_x, test_y, part, job.operation).numpy()
             with torch.no_grad():
                 curves[2, :, row] = stack.call("sparsity").double().numpy()
             curves[:, ~alive, row] = np.nan
@@ -350,7 +350,7 @@ def _gradient_function(stack: _Stack, recipe: Any) -> Any:
     ) -> Tensor:
         arguments = (x, noise) if stack.noise else (x,)
         output = functional_call(stack.view, parameters, ("output", *arguments))
-        total: Tensor = criterion(output.squeeze(-1), y)
+        total: Tensor = criterion(output, y)
         if penalised:
             on_weights, on_gates = functional_call(stack.view, parameters, ("penalties",))
             total = total + weight * on_weights + gate * on_gates

@@ -16,6 +16,7 @@ from nalm.engine.data import OPERATIONS, evaluation_inputs, targets
 from nalm.options import LogMagnitude, Snap
 from nalm.sampling import CHECK, TEST, TRAIN, VALIDATION, fill_rows, parse
 from nalm.specs import Runs
+from nalm.tasks import TRUTHS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +24,19 @@ if TYPE_CHECKING:
     from nalm.engine.data import Job
 
 
-__all__ = ["Search"]
+__all__ = ["Search", "answers", "error_of"]
+
+
+def answers(output: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+    """The one output of a model on inputs (rows, in); of a truth value and its negation, the truth value."""
+    return output[..., 0, 0] if output.ndim > inputs.ndim else output.squeeze(-1)
+
+
+def error_of(output: torch.Tensor, target: torch.Tensor, operation: str) -> torch.Tensor:
+    """Mean squared error; for truth values the share of those that are wrong when rounded, NaN among them."""
+    if operation in TRUTHS:
+        return 1 - ((output - target).abs() < 0.5).double().mean()
+    return (output - target).square().double().mean()
 
 
 def _flat(module: nn.Module) -> NDArray[np.float64]:
@@ -112,7 +125,8 @@ class Search:
             x = evaluation_inputs(distribution, self.job.inputs, self.recipe.evaluation_rows, purpose, np.dtype(np.float32))
             inputs, target = self._tensors(x, self._targets(x))
             with torch.no_grad():
-                found.append(float((self.single(inputs).squeeze(-1) - target).double().square().mean()))
+                operation = self.job.operation if purpose == TEST else ""
+                found.append(float(error_of(answers(self.single(inputs), inputs), target, operation)))
         return found[0], found[1], float(layers.sparsity_error(self.single))
 
     def runs(self, before: NDArray[np.float64] | None = None) -> Runs:
@@ -132,7 +146,7 @@ class Search:
     def _relative_error(self) -> float:
         x, target = self.check
         with torch.no_grad():
-            error = self.snap.error(self.double(x).squeeze(-1), target, each=isinstance(self.recipe.loss, LogMagnitude))
+            error = self.snap.error(answers(self.double(x), x), target, each=isinstance(self.recipe.loss, LogMagnitude))
         return float(error) if error.isfinite() else math.inf
 
     def _targets(self, x: NDArray[Any]) -> NDArray[Any]:

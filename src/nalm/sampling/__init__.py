@@ -7,9 +7,11 @@ from nalm.sampling.distributions import (
     Exponential,
     Halves,
     Sobol,
+    Tied,
     TruncatedNormal,
     Uniform,
     Union,
+    Whole,
     parse,
 )
 from nalm.sampling.stream import (
@@ -41,9 +43,11 @@ __all__ = [
     "Exponential",
     "Halves",
     "Sobol",
+    "Tied",
     "TruncatedNormal",
     "Uniform",
     "Union",
+    "Whole",
     "fill_normal",
     "fill_rows",
     "fill_uniform",

@@ -20,6 +20,7 @@ from nalm.sampling.stream import (
     SIMULATION,
     SOBOL_BITS,
     UNIFORM,
+    WHOLE,
     fill_rows,
 )
 
@@ -35,9 +36,11 @@ __all__ = [
     "Exponential",
     "Halves",
     "Sobol",
+    "Tied",
     "TruncatedNormal",
     "Uniform",
     "Union",
+    "Whole",
     "parse",
 ]
 
@@ -115,6 +118,33 @@ class Uniform(Distribution):
     def __str__(self) -> str:
         """Text form, such as U[1,2)."""
         return f"U[{_number(self.low)},{_number(self.high)})"
+
+
+@dataclass(frozen=True)
+class Whole(Distribution):
+    """Whole numbers from low up to, but not with, high; Z[0,2) are truth values."""
+
+    low: float
+    high: float
+    name: ClassVar[str] = "whole numbers"
+
+    def __post_init__(self) -> None:
+        """Refuse an empty range or bounds that are not whole."""
+        _check_range(self, self.low, self.high)
+        if self.low % 1 or self.high % 1:
+            raise ValueError(f"{self}: the bounds must be whole numbers")
+
+    def part(self) -> list[float]:
+        """Lower bound and number of values."""
+        return [WHOLE, self.low, self.high - self.low, 0, 0]
+
+    def bounds(self) -> tuple[float, float]:
+        """The two ends."""
+        return self.low, self.high
+
+    def __str__(self) -> str:
+        """Text form, such as Z[-10,10)."""
+        return f"Z[{_number(self.low)},{_number(self.high)})"
 
 
 @dataclass(frozen=True)
@@ -275,6 +305,34 @@ class Halves(Distribution):
         return f"{self.first}&{self.second}"
 
 
+@dataclass(frozen=True)
+class Tied(Distribution):
+    """Values of a distribution, each replaced by the input before it with a chance, so that neighbours are equal."""
+
+    whole: Distribution
+    share: float
+    name: ClassVar[str] = "neighbours equal with a chance"
+
+    def __post_init__(self) -> None:
+        """Refuse a chance that is none."""
+        if not 0 < self.share < 1:
+            raise ValueError(f"{self}: the chance must be between 0 and 1")
+
+    def encode(self, columns: int = 1) -> NDArray[np.float64]:
+        """The distribution, with the chance in the last place of the first row."""
+        code = self.whole.encode(columns)
+        code[0, 4] = self.share
+        return code
+
+    def bounds(self) -> tuple[float, float]:
+        """Those of the distribution."""
+        return self.whole.bounds()
+
+    def __str__(self) -> str:
+        """Text form, such as Z[-10,10)~0.5."""
+        return f"{self.whole}~{_number(self.share)}"
+
+
 def _joint_bounds(first: Distribution, second: Distribution) -> tuple[float, float]:
     (a, b), (c, d) = first.bounds(), second.bounds()
     return min(a, c), max(b, d)
@@ -293,6 +351,7 @@ _NUMBER = r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*"
 _FORMS: list[tuple[str, Callable[..., Distribution]]] = [
     (rf"U\[{_NUMBER},{_NUMBER}\)", Uniform),
     (rf"TN\({_NUMBER},{_NUMBER}\)\[{_NUMBER},{_NUMBER}\)", TruncatedNormal),
+    (rf"Z\[{_NUMBER},{_NUMBER}\)", Whole),
     (rf"B\[{_NUMBER},{_NUMBER}\)", Benford),
     (rf"Sobol\({_NUMBER},{_NUMBER}\)", Sobol),
     (rf"Exp\({_NUMBER}\)", Exponential),
@@ -306,6 +365,8 @@ FORMS = {
     "B[10,100)": "whole numbers after Benford's law",
     "Exp(0.2)": "exponential with a scale",
     "Sobol(-1,1)": "Sobol sequence",
+    "Z[-10,10)": "whole numbers",
+    "Z[-10,10)~0.5": "each input equal to the one before it with a chance",
 }
 """An example of every text form, with what it means."""
 
@@ -313,10 +374,12 @@ FORMS = {
 def parse(text: str) -> Distribution:
     """Read the text form of a distribution, such as ``U[1,2)`` or ``U[-6,-2)|U[2,6)``."""
     text = text.strip()
+    if match := re.fullmatch(rf"(.*)~{_NUMBER}", text):
+        return Tied(parse(match[1]), float(match[2]))
     for sign, combine in (("|", Union), ("&", Halves)):
         if sign in text:
             parts = [parse(part) for part in text.split(sign)]
-            if len(parts) != 2 or any(type(part) in (Union, Halves, Sobol) for part in parts):
+            if len(parts) != 2 or any(type(part) in (Union, Halves, Sobol, Tied) for part in parts):
                 raise ValueError(f"cannot read the distribution {text!r}: {sign} joins two plain distributions")
             return combine(*parts)
     for pattern, build in _FORMS:

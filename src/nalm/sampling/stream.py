@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["fill_normal", "fill_rows", "fill_uniform", "inverse_normal", "stream"]
 
 TRAIN, VALIDATION, TEST, NOISE, GRADIENT, SIMULATION, CHECK = range(7)
-"""Purposes of the stream; distributions that need a second number a value draw it under purpose + CHOICE."""
-CHOICE = 16
+"""Purposes of the stream; distributions that need a second number a value draw it under purpose + CHOICE, and whether a value
+is a copy of its neighbour under purpose + TIE."""
+CHOICE, TIE = 16, 32
 
 STRIDE = 0x9E3779B1
 """Distance of the places of two neighbouring indices."""
@@ -210,7 +211,7 @@ _TAIL_BOTTOM = np.array(
 _BENFORD = np.cumsum([0.301, 0.176, 0.125, 0.097, 0.079, 0.067, 0.058, 0.051, 0.046])
 """Cumulative probability of the leading digits 1 to 9, as printed in the papers."""
 
-UNIFORM, NORMAL, BENFORD, EXPONENTIAL = range(4)
+UNIFORM, NORMAL, BENFORD, EXPONENTIAL, WHOLE = range(5)
 ONE, EITHER, HALVES, SEQUENCE = range(4)
 SOBOL_BITS = 24
 """Bits of a Sobol point: enough for 16 million points, and for the precision of float32."""
@@ -230,6 +231,8 @@ def _value(part: Any, u: Any, v: Any) -> Any:
         return digit * part[3] + rest
     if kind == EXPONENTIAL:
         return -part[1] * math.log(1.0 - u)
+    if kind == WHOLE:
+        return part[1] + math.floor(part[2] * u)
     return part[1] + part[2] * u
 
 
@@ -321,12 +324,43 @@ def _fill_either(low: Any, high: Any, other_low: Any, other_high: Any, offset: A
         place, other = _place(place, _U32(1)), _place(other, _U32(1))
 
 
+@njit(nogil=True)
+def _fill_whole(low: Any, high: Any, offset: Any, part: Any, row: Any) -> None:
+    """Fill a row with whole numbers, each as likely as the others."""
+    place = _place(low, _U32(offset))
+    for b in range(row.size):
+        row[b] = part[1] + math.floor(part[2] * _open_unit(_word(place, high)))
+        place = _place(place, _U32(1))
+
+
+@njit(nogil=True)
+def _tie_row(low: Any, high: Any, offset: Any, share: Any, before: Any, row: Any) -> None:
+    """Copy values of the row before, each with a chance."""
+    place = _place(low, _U32(offset))
+    for b in range(row.size):
+        row[b] = before[b] if _open_unit(_word(place, high)) < share else row[b]
+        place = _place(place, _U32(1))
+
+
 @njit(nogil=True, cache=True)
 def fill_rows(code: Any, seed: Any, purpose: Any, step: Any, out: Any) -> None:
     """Fill `out` (columns, rows) with a batch of inputs; `code` comes from `Distribution.encode`.
 
     The numbers are computed in the precision of `out` for uniform parts, in double precision for the others.
     """
+    _fill_apart(code, seed, purpose, step, out)
+    share = code[0, 4]
+    if share > 0:
+        columns, rows = out.shape
+        key = stream_key(seed, purpose + TIE, step)
+        low, high = _U32(key & _U64(0xFFFFFFFF)), _U32(key >> _U64(32))
+        for i in range(1, columns):
+            _tie_row(low, high, i * rows, share, out[i - 1], out[i])
+
+
+@njit(nogil=True)
+def _fill_apart(code: Any, seed: Any, purpose: Any, step: Any, out: Any) -> None:
+    """Fill `out` with values that are drawn one by one."""
     columns, rows = out.shape
     mode = int(code[0, 0])
     if mode == SEQUENCE:
@@ -349,6 +383,9 @@ def fill_rows(code: Any, seed: Any, purpose: Any, step: Any, out: Any) -> None:
             continue
         if mode != EITHER and code[part, 0] == NORMAL:
             _fill_normal_range(low, high, i * rows, code[part], out[i])
+            continue
+        if mode != EITHER and code[part, 0] == WHOLE:
+            _fill_whole(low, high, i * rows, code[part], out[i])
             continue
         if mode != EITHER and code[part, 0] == BENFORD:
             _fill_benford(low, high, other_low, other_high, i * rows, code[part], out[i])

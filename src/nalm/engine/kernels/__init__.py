@@ -12,11 +12,12 @@ gradients with it.
 
 from __future__ import annotations
 
-from nalm.engine.kernels import additive, division, gated, loops, multiplicative, power, program, stacks
+from nalm.engine.kernels import additive, division, gated, logic, loops, multiplicative, power, program, stacks
 from nalm.engine.kernels.additive import INAC, NAU, Linear, NACAdd, Quadratic, Rectified
 from nalm.engine.kernels.dispatch import KERNELS, Kernel, backward, forward, penalise, project, pull, sparsity
 from nalm.engine.kernels.division import NMRU, NRU
 from nalm.engine.kernels.gated import IMNAC, INALU, LOG_GOLDEN_RATIO, NALU
+from nalm.engine.kernels.logic import MOST_PATHS, NLRL, NSR
 from nalm.engine.kernels.loops import SUMS
 from nalm.engine.kernels.multiplicative import NMU, SNMU, NACMul, SNMUBatch, StgNMU
 from nalm.engine.kernels.power import NPU
@@ -29,12 +30,15 @@ __all__ = [
     "INALU",
     "KERNELS",
     "LOG_GOLDEN_RATIO",
+    "MOST_PATHS",
     "NALU",
     "NAU",
+    "NLRL",
     "NMRU",
     "NMU",
     "NPU",
     "NRU",
+    "NSR",
     "SNMU",
     "SUMS",
     "Either",
@@ -74,6 +78,8 @@ def _table() -> dict[type, Kernel]:
     stack = (both.stack_penalise, both.stack_project, both.stack_sparsity)
     either = (both.either_penalise, both.either_project, both.either_sparsity)
     quadratic = (add.free_penalise, free, add.quadratic_sparsity)
+    rule = (logic.nlrl_penalise, logic.nlrl_project, logic.nlrl_sparsity)
+    status = (logic.nsr_penalise, free, logic.nsr_sparsity)
     network = (program.program_penalise, program.program_project, program.program_sparsity)
     mixed = (both.gated_penalise, both.gated_project, both.gated_sparsity)
     return {
@@ -94,6 +100,8 @@ def _table() -> dict[type, Kernel]:
         NRU: Kernel(div.nru_forward, div.nru_backward, div.nru_pull, *sums),
         NMRU: Kernel(div.nmru_forward, div.nmru_backward, div.nmru_pull, *nmru),
         NPU: Kernel(power.npu_forward, power.npu_backward, power.npu_pull, *npu),
+        NLRL: Kernel(logic.nlrl_forward, logic.nlrl_backward, logic.nlrl_pull, *rule, rows=(3, 6)),
+        NSR: Kernel(logic.nsr_forward, logic.nsr_backward, logic.nsr_pull, *status, rows=(0, MOST_PATHS + 2)),
         Stack: Kernel(both.stack_forward, both.stack_backward, both.no_pull, *stack),
         Program: Kernel(program.program_forward, program.program_backward, both.no_pull, *network),
         Either: Kernel(both.either_forward, both.either_backward, both.either_pull, *either),
