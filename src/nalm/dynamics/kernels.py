@@ -40,7 +40,7 @@ def _power(theta: Any, twisted: bool, hidden: int, epsilon: float, x: Any, out: 
     mix = turn + hidden * n if twisted else turn
     for i in range(n):
         g = min(max(theta[gate + i], 0.0), 1.0)
-        work[i] = math.log(g * (abs(x[i]) + epsilon) + 1.0 - g)
+        work[i] = math.log(g * (abs(x[i]) + epsilon) + (1.0 - g))
         work[n + i] = g * math.pi if x[i] < 0.0 else 0.0
         out[i] = 0.0
     for j in range(hidden):

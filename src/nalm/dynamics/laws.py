@@ -31,6 +31,8 @@ EXACT = 1e-6
 """Error relative to the spread of a state below which all errors are alike: the solver's."""
 BLOWN_UP = 1e3
 """Stands for the relative error where a solution blows up."""
+FAR_OFF = 20.0
+"""Factor of the error that a simpler system must come within in a few steps to be fitted to the end."""
 DENOMINATOR = 3
 """Largest of a simple exponent."""
 COEFFICIENT, FREE_EXPONENT = 2, 3
@@ -145,6 +147,10 @@ class Judge:
         path = self.path(system)
         return np.full(self.data.states.shape, BLOWN_UP) if path is None else (path - self.data.states) / self.spread
 
+    def error(self, system: LawSystem) -> float:
+        """Root mean square of what the system leaves over, in units of the spread."""
+        return math.sqrt(float(np.square(self.missed(system)).mean()))
+
     def length(self, system: LawSystem) -> float:
         """Twice the description length: what the system leaves over, as normal noise, and the system itself."""
         squares = np.square(self.missed(system)).mean(0)
@@ -196,13 +202,16 @@ def shortened(judge: Judge, system: LawSystem) -> LawSystem:
         return system  # nothing to compare with
     best = judge.length(system)
     while True:
+        reach = FAR_OFF * max(judge.error(system), EXACT)
         for simpler in _simpler(judge, system):
             kept = judge.starts
-            candidate = judge.fit(simpler.tidy())
-            length = judge.length(candidate)
-            if length < best:
-                system, best = candidate, length
-                break
+            candidate = judge.fit(simpler.tidy(), 5)
+            if judge.error(candidate) < reach:
+                candidate = judge.fit(candidate)
+                length = judge.length(candidate)
+                if length < best:
+                    system, best = candidate, length
+                    break
             judge.starts = kept
         else:
             return _rounded(judge, system)

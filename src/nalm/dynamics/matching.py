@@ -7,7 +7,6 @@ terms stay.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -78,8 +77,7 @@ def find_law(
     x = np.concatenate([values[rows] for (values, _, _), rows in zip(pieces, kept, strict=True)])
     slopes = np.concatenate([slope[rows] for (_, slope, _), rows in zip(pieces, kept, strict=True)])
     best = _fitted(judge, x, slopes, settings, seed, on_state)
-    missed = judge.missed(best)
-    if EXACT < math.sqrt(float(np.square(missed).mean())) < CLOSE:
+    if EXACT < judge.error(best) < CLOSE:
         slopes = np.concatenate(_corrected(judge, best, kept))
         again = _fitted(judge, x, slopes, settings, seed + 1, lambda amount: None)
         best = min(best, again, key=judge.length)

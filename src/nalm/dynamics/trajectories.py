@@ -11,9 +11,10 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["Trajectories", "read_trajectories"]
+__all__ = ["Trajectories", "columns_of", "read_trajectories"]
 
 FEWEST = 4
 """Rows that a trajectory needs for a slope."""
@@ -92,6 +93,25 @@ def read_trajectories(times: Any, states: Any, names: Sequence[str] | None = Non
     if time in chosen:
         raise ValueError(f"{time!r} is the name of the time and of a state; rename one of them")
     return Trajectories(chosen, tuple(pieces), time)
+
+
+def columns_of(table: pd.DataFrame, time: str, states: Sequence[str] | None = None) -> tuple[Any, pd.DataFrame, list[str]]:
+    """Times, states and remarks on what was left out, from a table with a column of times."""
+    columns = [str(name) for name in table.columns]
+    for name in (time, *(states or ())):
+        if columns.count(name) != 1:
+            what = "no column" if name not in columns else "more than one column"
+            raise ValueError(f"there is {what} {name!r}; there are: {', '.join(columns)}")
+    numeric = [name for name in columns if name != time and np.issubdtype(table[name].dtype, np.number)]
+    for name in states or ():
+        if name not in numeric:
+            raise ValueError(f"column {name!r} is the time or holds text; leave it out, or write it as numbers")
+    chosen = list(states) if states is not None else numeric
+    if not chosen:
+        raise ValueError(f"there is no column of numbers besides the time {time!r}")
+    others = [name for name in columns if name not in (time, *numeric)]
+    remarks = [f"column {name} is not made of numbers and was left out" for name in others]
+    return table[time], table[chosen], remarks
 
 
 def _is_table(value: Any) -> bool:
