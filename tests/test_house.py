@@ -42,6 +42,7 @@ LEVELS = {
     "exact": 4,
     "regressor": 4,
     "images": 5,
+    "dynamics": 5,
     "simple_arithmetic": 5,
     "limits": 5,
     "claims": 5,

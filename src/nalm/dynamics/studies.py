@@ -208,7 +208,7 @@ def _draw_grid(
         left.step([a for a, _ in edge], [b for _, b in edge], where="post", linewidth=1.5, label=LABELS[name], markersize=4, **style)
     for number, (name, (count, error)) in enumerate(marks.items(), len(points)):
         if math.isfinite(error):
-            shown = f"{name} (error {error:.2g})" if error < floor else name
+            shown = f"{name} (error {error:.2g}, below the axis)" if error < floor else name
             left.plot(count, max(error, floor), "*", color=COLOURS[number % len(COLOURS)], markersize=11, label=shown)
     left.set(yscale="log", xlabel="parameters above 0.001 in magnitude", ylabel="mean squared error on the data")
     left.legend(frameon=False, fontsize="small")
