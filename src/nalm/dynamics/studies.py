@@ -67,9 +67,7 @@ def questions(settings: Mapping[str, Any], series: Sequence[str] | None = None) 
     ]
 
 
-def _trained(
-    data: Trajectories, asked: Sequence[Asked], folder: Path | None, on_share: Callable[[float], None]
-) -> list[Run]:
+def _trained(data: Trajectories, asked: Sequence[Asked], folder: Path | None, on_share: Callable[[float], None]) -> list[Run]:
     """Train what the folder does not hold; every run is kept as soon as it ends."""
     known: dict[str, Run] = {}
     file = folder / "runs.jsonl" if folder is not None else None
@@ -137,8 +135,7 @@ def grid_study(
     for name in dict.fromkeys(one.series for one in asked):
         mine = [(one, run) for one, run in zip(asked, runs, strict=True) if one.series == name]
         points[name] = [(float(run.parameters), run.error) for _, run in mine if run.status == "ok"]
-        for l1 in settings["l1"]:
-            table.append(_line(LABELS[name], l1, [run for one, run in mine if one.how.l1 == l1]))
+        table += [_line(LABELS[name], l1, [run for one, run in mine if one.how.l1 == l1]) for l1 in settings["l1"]]
         errors = np.array([run.error if run.status == "ok" else math.inf for _, run in mine])
         values |= {f"{name}/median": float(np.median(errors)), f"{name}/least": float(errors.min())}
         values[f"{name}/converged"] = float((errors < SOLVED).mean())
@@ -205,7 +202,9 @@ def _draw_grid(
         x, y = [count for count, _ in own], [error for _, error in own]
         left.plot(x, y, linestyle="none", markersize=4, alpha=0.35, **style)
         edge = front(own)
-        left.step([a for a, _ in edge], [b for _, b in edge], where="post", linewidth=1.5, label=LABELS[name], markersize=4, **style)
+        left.step(
+            [a for a, _ in edge], [b for _, b in edge], where="post", linewidth=1.5, label=LABELS[name], markersize=4, **style
+        )
     for number, (name, (count, error)) in enumerate(marks.items(), len(points)):
         if math.isfinite(error):
             shown = f"{name} (error {error:.2g}, below the axis)" if error < floor else name
@@ -252,7 +251,7 @@ def transmission(exponents: NDArray[np.float64], coefficients: NDArray[np.float6
     """
     s, i, r = exponents.T
     moved = -coefficients[0] * coefficients[1] * np.minimum(np.abs(s), np.abs(i))
-    found = {name: math.nan for name in Reading._fields}
+    found = dict.fromkeys(Reading._fields, math.nan)
     if moved.max(initial=0.0) > 0:
         j = int(moved.argmax())
         found |= {"kappa": s[j], "gamma": i[j], "beta": (coefficients[1, j] - coefficients[0, j]) / 2}

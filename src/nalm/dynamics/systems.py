@@ -60,7 +60,11 @@ SYSTEMS = {
     "logistic": System("logistic growth", {"P": "0.8*P - 0.016*P**2"}, (2.0,), 15.0, 50),
     "cooling": System("Newton's cooling", {"T": "2 - 0.1*T"}, (90.0,), 40.0, 40),
     "lotka-volterra": System(
-        "Lotka-Volterra", {"prey": "1.1*prey - 0.4*prey*hunters", "hunters": "0.1*prey*hunters - 0.4*hunters"}, (10.0, 5.0), 40.0, 100
+        "Lotka-Volterra",
+        {"prey": "1.1*prey - 0.4*prey*hunters", "hunters": "0.1*prey*hunters - 0.4*hunters"},
+        (10.0, 5.0),
+        40.0,
+        100,
     ),
     "fsir": System(
         "fractional SIR",

@@ -126,9 +126,7 @@ def _numbers(values: Any, what: str) -> NDArray[np.float64]:
     return array
 
 
-def _checked(
-    clock: Any, table: Any, columns: Sequence[str], where: str
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _checked(clock: Any, table: Any, columns: Sequence[str], where: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     for name in columns:
         _numbers(table[name], f"the values of {name!r}{where}")
     times, states = _numbers(clock, f"the times{where}"), _numbers(table, f"the states{where}")
