@@ -35,6 +35,10 @@ ROWS = 12
 """From how many rows on those are left out."""
 TRIED = 4
 """Laws of each state that the trajectories choose from."""
+ATTEMPTS = 5
+"""Searches for the law of a slope: with few rows, one may end early."""
+CLEAR = 1e-4
+"""Relative error of a slope at which the first of them is enough."""
 SMALL = 1e-3
 """Share of the largest slope below which a term may be an error of the spline."""
 CLOSE = 0.5
@@ -114,8 +118,13 @@ def _fitted(
     """Laws of the slopes, fitted to the trajectories together, and shortened."""
     options = []
     for number, slope in enumerate(slopes.T):
-        generator = np.random.default_rng([seed, number])
-        found = search(Table(x, slope, np.ones(len(x)), generator), settings, generator)
+        found: list[Candidate] = []
+        for attempt in range(ATTEMPTS):
+            generator = np.random.default_rng([seed, number, attempt])
+            found += search(Table(x, slope, np.ones(len(x)), generator), settings, generator)
+            if min(candidate.error for candidate in found) < CLEAR:
+                break
+        found.sort(key=lambda candidate: candidate.length)
         options.append(_laws(found, x, slope, judge.data.states))
         on_state(1)
     chosen = [laws[0] for laws in options]

@@ -18,6 +18,7 @@ from nalm.dynamics.comparison import sindy
 from nalm.dynamics.descent import Descent, Run, train_all
 from nalm.dynamics.fitting import OdeFit, fit_ode, law_fit, law_of_run
 from nalm.dynamics.problems import LABELS
+from nalm.dynamics.solving import BlowUpError
 from nalm.dynamics.systems import SYSTEMS
 from nalm.dynamics.trajectories import read_trajectories
 from nalm.exact import Exact
@@ -217,10 +218,18 @@ def _draw_grid(
     return figure
 
 
+def _followed(fit: OdeFit, clock: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """The solution, or None where it blows up."""
+    try:
+        return fit.predict(clock)
+    except BlowUpError:
+        return None
+
+
 def _draw_series(axes: Axes, data: Trajectories, fit: OdeFit | None = None) -> None:
     times, states = data.pieces[0]
     clock = np.linspace(times[0], FUTURE, 400)
-    path = fit.predict(clock) if fit is not None else None
+    path = _followed(fit, clock) if fit is not None else None
     for number, name in enumerate(data.names):
         axes.plot(times, states[:, number], "o", color=COLOURS[number], markersize=3, label=name)
         if path is not None:
@@ -295,7 +304,8 @@ def best_study(
     fit = law_fit(law, judge, "descent", [run])
     refitted = transmission(law.exponents, law.coefficients)
     clock, future = system.sample(121, FUTURE)
-    ahead = _gap(fit.predict(clock), future)
+    path = _followed(fit, clock)
+    ahead = math.inf if path is None else _gap(path, future)
     truth = Reading(0.5, 0.5, 0.06, 0.05, 0.01, 1.0)
     published = {"kappa": 0.57, "gamma": 0.62, "power_of_r": 0.64}
     table = [

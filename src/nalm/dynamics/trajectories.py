@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pandas as pd
     from numpy.typing import NDArray
 
 __all__ = ["Trajectories", "columns_of", "read_trajectories"]
@@ -102,7 +102,7 @@ def columns_of(table: pd.DataFrame, time: str, states: Sequence[str] | None = No
         if columns.count(name) != 1:
             what = "no column" if name not in columns else "more than one column"
             raise ValueError(f"there is {what} {name!r}; there are: {', '.join(columns)}")
-    numeric = [name for name in columns if name != time and np.issubdtype(table[name].dtype, np.number)]
+    numeric = [name for name in columns if name != time and pd.api.types.is_numeric_dtype(table[name])]
     for name in states or ():
         if name not in numeric:
             raise ValueError(f"column {name!r} is the time or holds text; leave it out, or write it as numbers")
