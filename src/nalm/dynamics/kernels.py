@@ -277,7 +277,7 @@ def loss_and_gradient(
                     total[i] += back[i]
             for i in range(n):
                 late[i] = total[i]
-    return loss / count
+    return loss / float(count)
 
 
 @njit(**SAFE, cache=True)

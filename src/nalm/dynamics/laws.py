@@ -70,7 +70,8 @@ class LawSystem:
     def tidy(self) -> LawSystem:
         """The same without products that have no coefficient, and with equal products joined."""
         rows: dict[tuple[float, ...], int] = {}
-        exponents, free, columns = [], [], []
+        exponents, free = [], []
+        columns: list[NDArray[np.float64]] = []
         for row, loose, column in zip(self.exponents, self.free, self.coefficients.T, strict=True):
             if not column.any():
                 continue

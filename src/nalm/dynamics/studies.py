@@ -132,7 +132,8 @@ def grid_study(
     asked = questions(settings, series)
     runs = _trained(data, asked, folder, on_share)
     points: dict[str, list[tuple[float, float]]] = {}
-    table, values = [], {}
+    table: list[dict[str, Any]] = []
+    values: dict[str, float] = {}
     for name in dict.fromkeys(one.series for one in asked):
         mine = [(one, run) for one, run in zip(asked, runs, strict=True) if one.series == name]
         points[name] = [(float(run.parameters), run.error) for _, run in mine if run.status == "ok"]
@@ -170,14 +171,14 @@ def _line(label: str, l1: float | None, runs: Sequence[Run]) -> dict[str, Any]:
 def _others(data: Trajectories, table: list[dict[str, Any]]) -> dict[str, tuple[float, float]]:
     """SINDy and the search on the same data: lines of the table, and marks of the figure."""
     times, states = data.pieces[0]
-    marks = {}
+    marks: dict[str, tuple[float, float]] = {}
     blank = {**_line("", None, []), "runs": 1}
     for threshold in THRESHOLDS:
         label = "SINDy" if threshold is None else f"SINDy, threshold {threshold:g}"
         try:
             found = sindy(times, states, data.names, threshold)
-        except ImportError as error:
-            table.append({**blank, "model": label, "runs": 0, "equations": str(error)})
+        except ImportError as missing:
+            table.append({**blank, "model": label, "runs": 0, "equations": str(missing)})
             continue
         error, laws = found.error, "; ".join(found.equations)
         line = {"model": label, "median_error": error, "least_error": error, "its_parameters": found.parameters}
@@ -355,7 +356,8 @@ def _draw_best(
     fit: OdeFit,
 ) -> Figure:
     figure = Figure(figsize=(12, 7.4), layout="constrained")
-    upper, lower = figure.subfigures(2, 1, height_ratios=[1, 1.05])
+    rows: Any = figure.subfigures(2, 1, height_ratios=[1, 1.05])
+    upper, lower = rows
     widths = [coefficients.shape[1], exponents.shape[1], 1]
     first, second, third = upper.subplots(1, 3, width_ratios=widths)
     slopes = [f"d{name}/dt" for name in data.names]

@@ -40,7 +40,8 @@ class Trajectories:
     def spread(self) -> NDArray[np.float64]:
         """Standard deviation of each state, or its size where it does not vary."""
         found = self.states.std(0)
-        return np.where(found > 0, found, np.maximum(np.abs(self.states).max(0), 1.0))
+        usual: NDArray[np.float64] = np.where(found > 0, found, np.maximum(np.abs(self.states).max(0), 1.0))
+        return usual
 
     def grid(self, substeps: int, first: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Lengths of the steps of a solver, and how many lead to each row; none lead to a row where a trajectory starts.
