@@ -42,6 +42,7 @@ LEVELS = {
     "exact": 4,
     "regressor": 4,
     "images": 5,
+    "dynamics": 5,
     "simple_arithmetic": 5,
     "limits": 5,
     "claims": 5,
@@ -155,6 +156,7 @@ def test_readme_examples_print_what_they_say():
         ("learn_operations.py", [f"learned  {formula}" for formula in ("a + b", "a - b", "a*b", "a/b")]),
         ("piecewise.py", [f"{name}: 10000 of 10,000" for name in ("|a - b|", "max(a, b)", "min(max(a, b), c)")]),
         ("lists.py", [f"{name}: 1000 of 1,000" for name in ("minimum", "count")]),
+        ("fractional_sir.py", ["dS/dt = -0.06*sqrt(I)*sqrt(S) + 0.01*R", "dR/dt = 0.05*I - 0.01*R"]),
     ],
 )
 def test_examples_run(name, lines):

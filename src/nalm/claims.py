@@ -316,8 +316,10 @@ def _holds(claim: Claim, value: _Value, goal: _Value) -> bool:
     return abs(value.value - goal.value) <= 0.25 * abs(goal.value)
 
 
-def judge_exact(experiment: Experiment, values: Mapping[str, float], scaled: bool = False) -> list[Verdict]:
-    """The verdict on every claim of an exact computation; numbers agree within two in a hundred or their interval."""
+def judge_exact(
+    experiment: Experiment, values: Mapping[str, float], scaled: bool = False, share: float = 0.02
+) -> list[Verdict]:
+    """The verdict on every claim of an exact computation; numbers agree within a share of their value, or their interval."""
     verdicts = []
     for claim in experiment.claims:
         published = _published(claim)
@@ -329,7 +331,7 @@ def judge_exact(experiment: Experiment, values: Mapping[str, float], scaled: boo
             verdicts.append(Verdict(claim, published, "", INCOMPARABLE, "not part of this run"))
             continue
         goal = claim.value if claim.value is not None else 1.0
-        close = abs(value - goal) <= 0.02 * abs(goal) + 1e-9
+        close = abs(value - goal) <= share * abs(goal) + 1e-9
         if claim.low is not None and claim.high is not None:
             mine = _Value(value, values.get(f"{claim.key} low", value), values.get(f"{claim.key} high", value))
             close = mine.overlaps(_Value(goal, claim.low, claim.high))

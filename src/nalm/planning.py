@@ -105,6 +105,8 @@ BFLOAT16 = 1.6
 """How much faster it is in bfloat16."""
 HIDDEN_UNIT = 0.1
 """Microseconds for an input of a hidden unit of a perceptron."""
+HIDDEN_STEP = 1.5e-5
+"""Seconds that a step of a differential equation takes one core for each hidden unit."""
 STACKED_STEP, SIMPLE_STEP, COMPILING, REFERENCE_LOOP = 1.2e-3, 8e-3, 6.0, 0.0010
 """Seconds: a step of a stack of runs of the torch engine; a step of all models of the NPU paper's simple arithmetic;
 compiling a kernel; the loop below on that machine."""
@@ -148,6 +150,10 @@ def estimate(experiment: Experiment, budget: str, seeds: int | None = None) -> f
     settings = experiment.settings_for(budget)
     if experiment.kind == "images":
         return _images(settings, seeds) * machine_factor()
+    if experiment.kind == "dynamics":
+        runs = len(settings["series"]) * len(settings["l1"]) * (seeds or settings["runs"])
+        trained: float = runs * sum(settings["hidden"]) * (settings["steps"] + settings["polish"]) * HIDDEN_STEP
+        return (trained / (os.cpu_count() or 1) + 10.0) * machine_factor()
     if experiment.kind == "exact":
         steps = int(settings.get("steps", 0)) if experiment.compute == "simple_arithmetic" else 0
         return (3.0 + SIMPLE_STEP * steps) * machine_factor()

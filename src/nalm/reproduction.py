@@ -198,6 +198,8 @@ def reproduce(
         report = _compute(experiment, budget)
     elif experiment.kind == "images":
         report = _study(experiment, budget, seeds, folder, series, data_dir, progress)
+    elif experiment.kind == "dynamics":
+        report = _integrate(experiment, budget, seeds, folder, series, progress)
     else:
         report = _train(experiment, conditions, budget, out, progress)
     if folder is not None:
@@ -261,6 +263,32 @@ def _study(
     draw, took = result.figure, time.perf_counter() - began
     drawing = (lambda report: figures.captioned(draw(), report.caption())) if draw else None
     return Report(experiment, budget, settings["seeds"], [], result.table, verdicts, took, core_seconds=took, drawing=drawing)
+
+
+def _integrate(
+    experiment: Experiment,
+    budget: str,
+    seeds: int | None,
+    folder: Path | None,
+    series: Sequence[str] | None,
+    progress: Progress | None,
+) -> Report:
+    """Train right-hand sides of differential equations; finished runs stay in the experiment's folder."""
+    from nalm.dynamics.studies import STUDIES, questions
+
+    settings = experiment.settings_for(budget)
+    for name in series or ():
+        if name not in settings["series"]:
+            raise ValueError(f"{experiment.id} has no series {name!r}; it has: {', '.join(settings['series'])}")
+    settings = {**settings, "runs": seeds or settings["runs"]}
+    shown = progress or Silent()
+    shown.start(len(questions(settings, series)), "runs")
+    began = time.perf_counter()
+    result = STUDIES[experiment.compute](settings, folder, shown.advance, series)
+    verdicts = judge_exact(experiment, result.values, scaled=budget == "quick", share=0.25)
+    draw, took = result.figure, time.perf_counter() - began
+    drawing = (lambda report: figures.captioned(draw(), report.caption())) if draw else None
+    return Report(experiment, budget, settings["runs"], [], result.table, verdicts, took, core_seconds=took, drawing=drawing)
 
 
 def _train(

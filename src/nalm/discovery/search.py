@@ -41,6 +41,8 @@ class Settings:
     """Starts of each structure."""
     rows: int = 1_000
     """Most rows that exponents are searched on."""
+    quotients: bool = True
+    """Whether quotients and powers of sums are tried too, or sums of products alone."""
 
 
 class Structure(NamedTuple):
@@ -90,11 +92,11 @@ def _shortest(found: Sequence[Candidate]) -> Candidate:
 def _structures(settings: Settings, y: NDArray[np.float64]) -> Iterator[Structure]:
     """From simple to complex; only those that the operations and the target's sign allow."""
     most = settings.max_terms if {"add", "sub"} & set(settings.operations) else 1
-    powers = [power for power in POWERS if _allowed(power, settings, y)]
+    powers = [power for power in POWERS if _allowed(power, settings, y)] if settings.quotients else [Fraction(1)]
     yield Structure(1, 0, Fraction(1))
     for size in range(2, most + 1):
         yield from (Structure(size, 0, power) for power in powers if size <= 3 or power == 1)
-        if "div" in settings.operations and size > 2:
+        if "div" in settings.operations and size > 2 and settings.quotients:
             yield from (Structure(size - lower, lower, Fraction(1)) for lower in range(1, min(size - 1, 3)))
 
 

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["BUDGETS", "LEFT_OUT", "Claim", "Condition", "Experiment", "Explanation", "Group", "load", "load_all", "parse"]
 
 BUDGETS = ("quick", "paper")
-KINDS = ("training", "images", "exact")
+KINDS = ("training", "images", "dynamics", "exact")
 LEFT_OUT = {
-    "H:fig4, H:fig5": "neural ODEs: not here yet",
     "D:tab7, S:tab8": "run times on other machines",
     "T:appD, T:sec2.4.2": "comparisons of earlier literature, quoted and not run by the authors",
     "M:fig1, M:fig6, H:fig1, H:fig2, S:fig4, S:fig11 to fig14 and the tables of settings": "diagrams, settings: nothing to run",
@@ -147,7 +146,7 @@ class Experiment:
     title: str
     source: str
     kind: str = "training"
-    """`training`, `images` for trainings with digits, or `exact` for a computation of its own."""
+    """`training`, `images` for trainings with digits, `dynamics` for differential equations, or `exact` for a computation."""
     also: tuple[str, ...] = ()
     """Other figures and tables that show the same."""
     note: str = ""
@@ -165,7 +164,7 @@ class Experiment:
     claims: tuple[Claim, ...] = ()
     explanations: tuple[Explanation, ...] = ()
     compute: str = ""
-    """Name of the exact computation, or of the study with images."""
+    """Name of the exact computation, or of the study with images or differential equations."""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def settings_for(self, budget: str) -> dict[str, Any]:
