@@ -111,12 +111,17 @@ def truth_tables() -> Figure:
         lines = sorted(set(keys))
         cells = [torch.stack([y for y, key in zip(answers, keys, strict=True) if key == line]) for line in lines]
         means = np.array([[float(cell.mean())] for cell in cells])
-        axes.imshow(means, cmap="Blues", vmin=0, vmax=1.4, aspect="auto", extent=(0, 1, len(lines), 0))
+        axes.imshow(means, cmap="Blues", vmin=0, vmax=2.2, aspect="auto", extent=(0, 1, len(lines), 0))
         for k, (line, cell) in enumerate(zip(lines, cells, strict=True)):
             axes.text(-0.05, k + 0.5, " ".join(map(str, line)), ha="right", va="center", family="monospace")
-            axes.text(0.5, k + 0.5, f"{cell.min():.3f} to {cell.max():.3f}", ha="center", va="center", fontsize=9)
+            ends = sorted({f"{cell.min():.3f}", f"{cell.max():.3f}"})
+            axes.text(0.5, k + 0.5, " to ".join(ends), ha="center", va="center", fontsize=9)
+        axes.text(-0.05, -0.05, " ".join("abc"[: len(operands)]), ha="right", va="bottom", family="monospace")
         axes.set_title(f"{operation}\n{nalm.readout(model, names)}", fontsize=9)
-    figure.suptitle("Learned truth tables (seed 0): least and largest output over all irrelevant inputs", fontsize=10)
+    title = (
+        "Learned truth tables (seed 0): outputs for all values of the irrelevant inputs (least to largest where they differ)"
+    )
+    figure.suptitle(title, fontsize=10)
     return figure
 
 
@@ -152,12 +157,14 @@ def magnitudes(seeds: int) -> tuple[Figure, str]:
     for k, (label, (module, operation, options)) in enumerate(kinds.items()):
         models = trained(module, "comparison", operation, seeds, **options)
         shares = [accuracy(models, operation, size, options.get("inputs", 2)) for size in MAGNITUDES]
-        axes.plot(MAGNITUDES, shares, marker="osD^vx"[k], linestyle="-" if module == "nsr" else "--", label=label)
+        axes.plot(
+            MAGNITUDES, shares, marker="osD^vx"[k], markersize=9 - k, linestyle="-" if module == "nsr" else "--", label=label
+        )
         rows.append([label, *(f"{share:.4f}" for share in shares)])
     axes.axvspan(5, 10, color="0.9", zorder=0)
-    axes.set(xscale="log", xlabel="largest number (trained up to 10)", ylabel="share of right answers", ylim=(0.3, 1.03))
+    axes.set(xscale="log", xlabel="largest number (trained up to 10)", ylabel="share of right answers", ylim=(0, 1.05))
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8, loc="lower left")
+    axes.legend(fontsize=8, loc="lower left", ncols=3)
     return figure, table(["", *(f"1e{round(np.log10(size))}" for size in MAGNITUDES)], rows)
 
 

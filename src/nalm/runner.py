@@ -337,8 +337,8 @@ def _prepare(
         seeds, stacked = list(missing[one]), drawn[one]
         task = tasks.task_of(one.task)
         spans = np.array([task.spans(inputs, seed, dict(one.data), one.operation) for seed in seeds])
-        ranges = [task.distribution(text, one.operation) for text in (one.interpolation, one.extrapolation)]
-        jobs[one] = Job(one.recipe, one.operation, inputs, *ranges, seeds, spans, stacked)
+        near, far = (task.distribution(text, one.operation) for text in (one.interpolation, one.extrapolation))
+        jobs[one] = Job(one.recipe, one.operation, inputs, near, far, seeds, spans, stacked)
     return module, jobs, {}
 
 

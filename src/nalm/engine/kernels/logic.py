@@ -15,12 +15,11 @@ from nalm.engine.kernels.loops import (
     dot,
     fill_row,
     largest_distance,
-    log_magnitude,
     pull_to_bits,
     weighted_sum,
 )
 from nalm.native import SAFE
-from nalm.vector import exp_, sigmoid_, tanh_
+from nalm.vector import exp_, log_magnitude, sigmoid_, tanh_
 
 MOST_PATHS = 24
 """Largest redundancy of an NSR: its selections share the rows of scratch over weights."""
