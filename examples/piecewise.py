@@ -10,7 +10,8 @@ from nalm.training import LinearRamp
 class Branch(nn.Module):
     """``p s1 + (1 - p) s2``: p is the truth of a learned comparison of two inputs, s1 and s2 are learned sums of them.
 
-    In training the sums are weighed by p, in eval mode one of them is taken. An inner branch puts its result in place of the first two inputs.
+    In training the sums are weighed by p, in eval mode one of them is taken. An inner branch puts its
+    result in place of the first two inputs.
     """
 
     def __init__(self, inputs, inner=None):
