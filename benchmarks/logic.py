@@ -118,9 +118,7 @@ def truth_tables() -> Figure:
             axes.text(0.5, k + 0.5, " to ".join(ends), ha="center", va="center", fontsize=9)
         axes.text(-0.05, -0.05, " ".join("abc"[: len(operands)]), ha="right", va="bottom", family="monospace")
         axes.set_title(f"{operation}\n{nalm.readout(model, names)}", fontsize=9)
-    title = (
-        "Learned truth tables (seed 0): outputs for all values of the irrelevant inputs (least to largest where they differ)"
-    )
+    title = "Learned truth tables (seed 0): outputs for all irrelevant inputs (least to largest where they differ)"
     figure.suptitle(title, fontsize=10)
     return figure
 
