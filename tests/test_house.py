@@ -42,6 +42,7 @@ LEVELS = {
     "exact": 4,
     "regressor": 4,
     "images": 5,
+    "dynamics": 5,
     "simple_arithmetic": 5,
     "limits": 5,
     "claims": 5,
@@ -151,7 +152,10 @@ def test_readme_examples_print_what_they_say():
 
 @pytest.mark.parametrize(
     ("name", "lines"),
-    [("learn_operations.py", [f"learned  {formula}" for formula in ("a + b", "a - b", "a*b", "a/b")])],
+    [
+        ("learn_operations.py", [f"learned  {formula}" for formula in ("a + b", "a - b", "a*b", "a/b")]),
+        ("fractional_sir.py", ["dS/dt = -0.06*sqrt(I)*sqrt(S) + 0.01*R", "dR/dt = 0.05*I - 0.01*R"]),
+    ],
 )
 def test_examples_run(name, lines):
     script = ROOT / "examples" / name

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from nalm import symbolic as symbolic
     from nalm import training as training
     from nalm.composing import from_sympy as from_sympy
+    from nalm.dynamics import fit_ode as fit_ode
     from nalm.layers import GNALU as GNALU
     from nalm.layers import NALU as NALU
     from nalm.layers import NAU as NAU
@@ -81,6 +82,7 @@ _HOME = {
     "benchmark": "nalm.runner",
     "fit": "nalm.solver",
     "from_sympy": "nalm.composing",
+    "fit_ode": "nalm.dynamics",
     "NALMRegressor": "nalm.regressor",
     **dict.fromkeys(["LogMagnitude", "Centring", "LevenbergMarquardt", "Snap", "Restarts"], "nalm.options"),
 }

@@ -384,7 +384,8 @@ def _print_summary(reports: list[Any]) -> None:
 @app.command("discover")
 def discover_command(
     file: Annotated[str, typer.Argument(help="CSV, TSV or Parquet file, or `planets`, a table that comes with nalm.")],
-    target: Annotated[str, typer.Option(help="Column that the law is to give.")],
+    target: Annotated[str | None, typer.Option(help="Column that the law is to give.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column of times: find the differential equation of the others.")] = None,
     features: Annotated[str | None, typer.Option(help="Columns that it may use, separated by commas; default: all.")] = None,
     noise: Annotated[str, typer.Option(help="Standard deviation of the target's noise, or `auto`.")] = "auto",
     operations: Annotated[str | None, typer.Option(help="Of add, sub, mul, div, pow; default: all.")] = None,
@@ -396,12 +397,19 @@ def discover_command(
     """Look for the law in a table of numbers: a formula, how good it is, and what the data do not say."""
     from nalm.discover import discover, read_table
 
+    if (target is None) == (time is None):
+        raise typer.BadParameter("give --target, the column that a law is to give, or --time, the column of times")
+    if time is not None:
+        if noise != "auto" or operations is not None:
+            raise typer.BadParameter("--noise and --operations go with --target, not with --time")
+        _discover_ode(read_table(file), time, features, max_terms, seed, plot, as_json)
+        return
     settings: dict[str, Any] = {"max_terms": max_terms}
     if operations is not None:
         settings["operations"] = tuple(_names(operations))
     found = discover(
         read_table(file),
-        target,
+        str(target),
         _names(features) if features is not None else None,
         noise=noise if noise == "auto" else _positive(noise),
         random_state=seed,
@@ -413,6 +421,30 @@ def discover_command(
         typer.echo(json.dumps(found.to_json(), ensure_ascii=False))
         return
     _print_discovery(found)
+    if plot is not None:
+        typer.echo(f"wrote {plot}")
+
+
+def _discover_ode(
+    table: Any, time: str, states: str | None, max_terms: int, seed: int, plot: str | None, as_json: bool
+) -> None:
+    from nalm.dynamics import discover_ode
+
+    names = _names(states) if states is not None else None
+    with _progress() as progress:
+        found = discover_ode(table, time, names, max_terms=max_terms, seed=seed, progress=progress)
+    if plot is not None:
+        found.figure().savefig(plot, dpi=150)
+    document = found.to_json()
+    if as_json:
+        typer.echo(json.dumps(document, ensure_ascii=False))
+        return
+    typer.echo(str(found) + ("" if found.found else "\n(no law found; the best short description)"))
+    typer.echo("LaTeX:\n" + document["latex"])
+    error = "the solution cannot be followed" if found.status == "diverged" else f"{document['relative_error']:.2g}"
+    typer.echo(f"error of the solution in units of the states' spread: {error}; {document['rows']:,} rows")
+    for remark in found.remarks:
+        typer.echo(f"- {remark}")
     if plot is not None:
         typer.echo(f"wrote {plot}")
 

@@ -149,7 +149,7 @@ def estimate(experiment: Experiment, budget: str, seeds: int | None = None) -> f
         return _images(settings, seeds) * machine_factor()
     if experiment.kind == "dynamics":
         runs = len(settings["series"]) * len(settings["l1"]) * (seeds or settings["runs"])
-        trained = runs * sum(settings["hidden"]) * (settings["steps"] + settings["polish"]) * HIDDEN_STEP
+        trained: float = runs * sum(settings["hidden"]) * (settings["steps"] + settings["polish"]) * HIDDEN_STEP
         return (trained / (os.cpu_count() or 1) + 10.0) * machine_factor()
     if experiment.kind == "exact":
         steps = int(settings.get("steps", 0)) if experiment.compute == "simple_arithmetic" else 0

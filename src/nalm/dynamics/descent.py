@@ -89,9 +89,7 @@ def train(data: Trajectories, how: Descent, seed: int = 0) -> Run:
     """Train one model; its result depends on nothing but the arguments."""
     problem = Problem(data, how.model, how.hidden, substeps=how.substeps)
     start = parameters_of(build(how.model, len(data.names), how.hidden, seed))
-    taken, least, theta = problem.descend(
-        start, l1=how.l1, rate=how.learning_rate, steps=how.steps, adam=how.optimiser == "adam"
-    )
+    taken, _, theta = problem.descend(start, l1=how.l1, rate=how.learning_rate, steps=how.steps, adam=how.optimiser == "adam")
     status = "ok" if taken == how.steps else "diverged"
     if status == "ok" and how.polish:
         theta = lbfgs(problem, theta, l1=how.l1, iterations=how.polish)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from nalm.composing import from_sympy
 from nalm.dynamics.descent import COUNTED, Descent, Run, train_all
 from nalm.dynamics.laws import EXACT, Judge, LawSystem, shortened
-from nalm.dynamics.matching import find_law, slopes_of
+from nalm.dynamics.matching import find_law
 from nalm.dynamics.problems import LABELS, Problem
 from nalm.dynamics.solving import BlowUpError, integrate
 from nalm.dynamics.trajectories import Trajectories, columns_of, read_trajectories
@@ -135,9 +135,7 @@ class OdeFit:
             "found": self.found,
             "status": self.status,
             "message": self.message,
-            "equations": {
-                name: sp.sstr(_printed(expression), full_prec=False) for name, expression in self.equations.items()
-            },
+            "equations": {name: sp.sstr(_printed(expression), full_prec=False) for name, expression in self.equations.items()},
             "latex": self.latex(),
             "error": _plain(self.error),
             "relative_error": _plain(self.relative_error),
@@ -343,7 +341,7 @@ def law_of_run(data: Trajectories, run: Run, hidden: int) -> tuple[LawSystem, Ju
     exponents = np.where(gates > 0, exponents, 0.0)
     scale = np.where(gates > 0, gates, 1.0) ** exponents
     coefficients = theta[hidden * n + n :].reshape(n, hidden) * scale.prod(1)
-    judge = Judge(data, free_starts=any(slopes_of(*piece)[2] for piece in data.pieces))
+    judge = Judge(data)
     system = LawSystem(exponents, coefficients, exponents != 0).tidy()
     judge.refine_steps(system)
     return shortened(judge, system), judge

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from numba import njit
 
 from nalm.native import SAFE
@@ -278,7 +277,7 @@ def loss_and_gradient(
                     total[i] += back[i]
             for i in range(n):
                 late[i] = total[i]
-    return loss / count
+    return loss / float(count)
 
 
 @njit(**SAFE, cache=True)

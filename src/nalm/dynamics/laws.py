@@ -70,7 +70,8 @@ class LawSystem:
     def tidy(self) -> LawSystem:
         """The same without products that have no coefficient, and with equal products joined."""
         rows: dict[tuple[float, ...], int] = {}
-        exponents, free, columns = [], [], []
+        exponents, free = [], []
+        columns: list[NDArray[np.float64]] = []
         for row, loose, column in zip(self.exponents, self.free, self.coefficients.T, strict=True):
             if not column.any():
                 continue
@@ -110,17 +111,14 @@ def _exponent(value: float) -> sp.Expr:
 class Judge:
     """Fits systems to trajectories and says how short a description of the data they are.
 
-    Args:
-        data: what was measured.
-        free_starts: whether the first rows are measured with noise, so that trajectories may start beside them.
+    With `free_starts`, data are taken to be noisy, and trajectories may start beside the first rows.
     """
 
-    def __init__(self, data: Trajectories, free_starts: bool = False) -> None:
-        self.data, self.free_starts, self.substeps = data, free_starts, 2
+    def __init__(self, data: Trajectories) -> None:
+        self.data, self.free_starts, self.substeps = data, False, 2
         self.spread = data.spread
         self._problems: dict[int, Problem] = {}
-        self._measured = np.stack([states[0] for _, states in data.pieces])
-        self.starts = self._measured.copy()
+        self.starts = np.stack([states[0] for _, states in data.pieces])
 
     def refine_steps(self, system: LawSystem) -> None:
         """Double the steps of the solver until that makes no difference."""
@@ -156,6 +154,10 @@ class Judge:
         squares = np.square(self.missed(system)).mean(0)
         rows = len(self.data.states)
         return float((rows * np.log(squares + EXACT**2)).sum()) + system.complexity * math.log(rows * len(squares))
+
+    def best_length(self, system: LawSystem) -> float:
+        """The same after a fit, as starts that suit one system need not suit another."""
+        return self.length(self.fit(system))
 
     def fit(self, system: LawSystem, evaluations: int = 30) -> LawSystem:
         """The system with coefficients, free exponents and, if noisy, starts by least squares on the trajectories."""

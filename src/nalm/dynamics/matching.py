@@ -15,7 +15,7 @@ import numpy as np
 from scipy.interpolate import make_interp_spline, make_smoothing_spline
 
 from nalm.discovery import Law, Settings, Table, Term, search
-from nalm.dynamics.laws import EXACT, Judge, LawSystem, shortened
+from nalm.dynamics.laws import EXACT, TINY, Judge, LawSystem, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["find_law", "slopes_of"]
 
-NOISY = 2e-4
-"""What a smoothing spline leaves over, relative to the spread, from which data count as noisy."""
 DEGREE = 5
 """Of the spline through data without noise."""
 EDGE = 2
@@ -37,28 +35,26 @@ ROWS = 12
 """From how many rows on those are left out."""
 TRIED = 4
 """Laws of each state that the trajectories choose from."""
+ATTEMPTS = 5
+"""Searches for the law of a slope: with few rows, one may end early."""
+CLEAR = 1e-4
+"""Relative error of a slope at which the first of them is enough."""
 SMALL = 1e-3
 """Share of the largest slope below which a term may be an error of the spline."""
 CLOSE = 0.5
 """Error relative to the spread below which slopes are worth a correction by the model."""
 
 
-def slopes_of(times: NDArray[np.float64], states: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], bool]:
-    """Values and slopes of a smooth curve at the times, (rows, states), and whether the data are noisy."""
-    noisy = False
-    if len(times) > DEGREE:
-        smooth = [make_smoothing_spline(times, column) for column in states.T]
-        left = np.stack([curve(times) for curve in smooth], 1) - states
-        spread = np.maximum(states.std(0), 1e-300)
-        noisy = bool((np.sqrt(np.square(left).mean(0)) > NOISY * spread).any())
-    if noisy:
-        return (
-            np.stack([curve(times) for curve in smooth], 1),
-            np.stack([curve.derivative()(times) for curve in smooth], 1),
-            True,
-        )
-    curve = make_interp_spline(times, states, k=min(DEGREE, (len(times) - 1) | 1 if len(times) % 2 == 0 else len(times) - 2))
-    return states, curve.derivative()(times), False
+def slopes_of(
+    times: NDArray[np.float64], states: NDArray[np.float64], smooth: bool = False
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Values and slopes at the times, (rows, states), of a curve through the data, or of a smooth one beside them."""
+    if smooth and len(times) > DEGREE:
+        curves = [make_smoothing_spline(times, column) for column in states.T]
+        return np.stack([one(times) for one in curves], 1), np.stack([one.derivative()(times) for one in curves], 1)
+    odd = min(DEGREE, len(times) - 1)
+    curve = make_interp_spline(times, states, k=odd if odd % 2 else odd - 1)
+    return states, curve.derivative()(times)
 
 
 def find_law(
@@ -69,34 +65,44 @@ def find_law(
     seed: int = 0,
     on_state: Callable[[float], None] = lambda amount: None,
 ) -> tuple[LawSystem, Judge]:
-    """The system of sums of products of powers that describes the trajectories shortest, and the judge that says so."""
-    pieces = [slopes_of(*piece) for piece in data.pieces]
-    judge = Judge(data, free_starts=any(noisy for _, _, noisy in pieces))
+    """The system of sums of products of powers that describes the trajectories shortest, and the judge that says so.
+
+    Slopes are first those of a curve through the data. Where the system found leaves something over, the data may be noisy:
+    then smooth curves have their turn, trajectories may start beside the first rows, and slopes are corrected by the system.
+    """
+    judge = Judge(data)
     settings = Settings(max_terms=max_terms, restarts=restarts, quotients=False)
-    kept = [slice(EDGE, -EDGE) if len(values) >= ROWS else slice(None) for values, _, _ in pieces]
-    x = np.concatenate([values[rows] for (values, _, _), rows in zip(pieces, kept, strict=True)])
-    slopes = np.concatenate([slope[rows] for (_, slope, _), rows in zip(pieces, kept, strict=True)])
-    best = _fitted(judge, x, slopes, settings, seed, on_state)
-    if EXACT < judge.error(best) < CLOSE:
-        slopes = np.concatenate(_corrected(judge, best, kept))
-        again = _fitted(judge, x, slopes, settings, seed + 1, lambda amount: None)
-        best = min(best, again, key=judge.length)
-    return best, judge
+    kept = [slice(EDGE, -EDGE) if len(times) >= ROWS else slice(None) for times, _ in data.pieces]
+
+    def fitted(pieces: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]], number: int) -> LawSystem:
+        x = np.concatenate([values[rows] for (values, _), rows in zip(pieces, kept, strict=True)])
+        slopes = np.concatenate([slope[rows] for (_, slope), rows in zip(pieces, kept, strict=True)])
+        return _fitted(judge, x, slopes, settings, seed + number, on_state if number == 0 else lambda amount: None)
+
+    best = fitted([slopes_of(*piece) for piece in data.pieces], 0)
+    if judge.error(best) <= EXACT:
+        return best, judge
+    judge.free_starts = True
+    rivals = [shortened(judge, best), fitted([slopes_of(*piece, smooth=True) for piece in data.pieces], 1)]
+    best = min(rivals, key=judge.best_length)
+    if judge.error(best) < CLOSE:
+        best = min(best, fitted(_corrected(judge, best), 2), key=judge.best_length)
+    return judge.fit(best), judge
 
 
-def _corrected(judge: Judge, system: LawSystem, kept: Sequence[slice]) -> list[NDArray[np.float64]]:
-    """Slopes of the system along its own trajectories, plus those of what it leaves over, which splines follow better."""
+def _corrected(judge: Judge, system: LawSystem) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """The system's trajectories, and its slopes along them plus those of what it leaves over, which is small."""
     path = judge.path(system)
     assert path is not None
     with np.errstate(all="ignore"):
-        logs = np.log(np.abs(path) + 1e-37)
+        logs = np.log(np.abs(path) + TINY)
         signs = np.where((path < 0)[:, None, :] & (system.exponents % 2 == 1), -1.0, 1.0).prod(-1)
         own = (np.exp(logs @ system.exponents.T) * signs) @ system.coefficients.T
     found, row = [], 0
-    for (times, states), rows in zip(judge.data.pieces, kept, strict=True):
+    for times, states in judge.data.pieces:
         here = slice(row, row + len(times))
-        _, left, _ = slopes_of(times, states - path[here])
-        found.append((own[here] + left)[rows])
+        values, left = slopes_of(times, states - path[here], smooth=True)
+        found.append((path[here] + values, own[here] + left))
         row += len(times)
     return found
 
@@ -112,8 +118,13 @@ def _fitted(
     """Laws of the slopes, fitted to the trajectories together, and shortened."""
     options = []
     for number, slope in enumerate(slopes.T):
-        generator = np.random.default_rng([seed, number])
-        found = search(Table(x, slope, np.ones(len(x)), generator), settings, generator)
+        found: list[Candidate] = []
+        for attempt in range(ATTEMPTS):
+            generator = np.random.default_rng([seed, number, attempt])
+            found += search(Table(x, slope, np.ones(len(x)), generator), settings, generator)
+            if min(candidate.error for candidate in found) < CLEAR:
+                break
+        found.sort(key=lambda candidate: candidate.length)
         options.append(_laws(found, x, slope, judge.data.states))
         on_state(1)
     chosen = [laws[0] for laws in options]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BlowUpError", "integrate"]
 
-MOST_STEPS = 5_000
+MOST_STEPS = 2_000
 """Steps between two times after which the solver gives up."""
 
 

@@ -18,6 +18,7 @@ from nalm.dynamics.comparison import sindy
 from nalm.dynamics.descent import Descent, Run, train_all
 from nalm.dynamics.fitting import OdeFit, fit_ode, law_fit, law_of_run
 from nalm.dynamics.problems import LABELS
+from nalm.dynamics.solving import BlowUpError
 from nalm.dynamics.systems import SYSTEMS
 from nalm.dynamics.trajectories import read_trajectories
 from nalm.exact import Exact
@@ -67,9 +68,7 @@ def questions(settings: Mapping[str, Any], series: Sequence[str] | None = None) 
     ]
 
 
-def _trained(
-    data: Trajectories, asked: Sequence[Asked], folder: Path | None, on_share: Callable[[float], None]
-) -> list[Run]:
+def _trained(data: Trajectories, asked: Sequence[Asked], folder: Path | None, on_share: Callable[[float], None]) -> list[Run]:
     """Train what the folder does not hold; every run is kept as soon as it ends."""
     known: dict[str, Run] = {}
     file = folder / "runs.jsonl" if folder is not None else None
@@ -133,12 +132,12 @@ def grid_study(
     asked = questions(settings, series)
     runs = _trained(data, asked, folder, on_share)
     points: dict[str, list[tuple[float, float]]] = {}
-    table, values = [], {}
+    table: list[dict[str, Any]] = []
+    values: dict[str, float] = {}
     for name in dict.fromkeys(one.series for one in asked):
         mine = [(one, run) for one, run in zip(asked, runs, strict=True) if one.series == name]
         points[name] = [(float(run.parameters), run.error) for _, run in mine if run.status == "ok"]
-        for l1 in settings["l1"]:
-            table.append(_line(LABELS[name], l1, [run for one, run in mine if one.how.l1 == l1]))
+        table += [_line(LABELS[name], l1, [run for one, run in mine if one.how.l1 == l1]) for l1 in settings["l1"]]
         errors = np.array([run.error if run.status == "ok" else math.inf for _, run in mine])
         values |= {f"{name}/median": float(np.median(errors)), f"{name}/least": float(errors.min())}
         values[f"{name}/converged"] = float((errors < SOLVED).mean())
@@ -172,14 +171,14 @@ def _line(label: str, l1: float | None, runs: Sequence[Run]) -> dict[str, Any]:
 def _others(data: Trajectories, table: list[dict[str, Any]]) -> dict[str, tuple[float, float]]:
     """SINDy and the search on the same data: lines of the table, and marks of the figure."""
     times, states = data.pieces[0]
-    marks = {}
+    marks: dict[str, tuple[float, float]] = {}
     blank = {**_line("", None, []), "runs": 1}
     for threshold in THRESHOLDS:
         label = "SINDy" if threshold is None else f"SINDy, threshold {threshold:g}"
         try:
             found = sindy(times, states, data.names, threshold)
-        except ImportError as error:
-            table.append({**blank, "model": label, "runs": 0, "equations": str(error)})
+        except ImportError as missing:
+            table.append({**blank, "model": label, "runs": 0, "equations": str(missing)})
             continue
         error, laws = found.error, "; ".join(found.equations)
         line = {"model": label, "median_error": error, "least_error": error, "its_parameters": found.parameters}
@@ -205,10 +204,12 @@ def _draw_grid(
         x, y = [count for count, _ in own], [error for _, error in own]
         left.plot(x, y, linestyle="none", markersize=4, alpha=0.35, **style)
         edge = front(own)
-        left.step([a for a, _ in edge], [b for _, b in edge], where="post", linewidth=1.5, label=LABELS[name], markersize=4, **style)
+        left.step(
+            [a for a, _ in edge], [b for _, b in edge], where="post", linewidth=1.5, label=LABELS[name], markersize=4, **style
+        )
     for number, (name, (count, error)) in enumerate(marks.items(), len(points)):
         if math.isfinite(error):
-            shown = f"{name} (error {error:.2g})" if error < floor else name
+            shown = f"{name} (error {error:.2g}, below the axis)" if error < floor else name
             left.plot(count, max(error, floor), "*", color=COLOURS[number % len(COLOURS)], markersize=11, label=shown)
     left.set(yscale="log", xlabel="parameters above 0.001 in magnitude", ylabel="mean squared error on the data")
     left.legend(frameon=False, fontsize="small")
@@ -218,10 +219,18 @@ def _draw_grid(
     return figure
 
 
+def _followed(fit: OdeFit, clock: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """The solution, or None where it blows up."""
+    try:
+        return fit.predict(clock)
+    except BlowUpError:
+        return None
+
+
 def _draw_series(axes: Axes, data: Trajectories, fit: OdeFit | None = None) -> None:
     times, states = data.pieces[0]
     clock = np.linspace(times[0], FUTURE, 400)
-    path = fit.predict(clock) if fit is not None else None
+    path = _followed(fit, clock) if fit is not None else None
     for number, name in enumerate(data.names):
         axes.plot(times, states[:, number], "o", color=COLOURS[number], markersize=3, label=name)
         if path is not None:
@@ -252,7 +261,7 @@ def transmission(exponents: NDArray[np.float64], coefficients: NDArray[np.float6
     """
     s, i, r = exponents.T
     moved = -coefficients[0] * coefficients[1] * np.minimum(np.abs(s), np.abs(i))
-    found = {name: math.nan for name in Reading._fields}
+    found = dict.fromkeys(Reading._fields, math.nan)
     if moved.max(initial=0.0) > 0:
         j = int(moved.argmax())
         found |= {"kappa": s[j], "gamma": i[j], "beta": (coefficients[1, j] - coefficients[0, j]) / 2}
@@ -296,7 +305,8 @@ def best_study(
     fit = law_fit(law, judge, "descent", [run])
     refitted = transmission(law.exponents, law.coefficients)
     clock, future = system.sample(121, FUTURE)
-    ahead = _gap(fit.predict(clock), future)
+    path = _followed(fit, clock)
+    ahead = math.inf if path is None else _gap(path, future)
     truth = Reading(0.5, 0.5, 0.06, 0.05, 0.01, 1.0)
     published = {"kappa": 0.57, "gamma": 0.62, "power_of_r": 0.64}
     table = [
@@ -346,7 +356,8 @@ def _draw_best(
     fit: OdeFit,
 ) -> Figure:
     figure = Figure(figsize=(12, 7.4), layout="constrained")
-    upper, lower = figure.subfigures(2, 1, height_ratios=[1, 1.05])
+    rows: Any = figure.subfigures(2, 1, height_ratios=[1, 1.05])
+    upper, lower = rows
     widths = [coefficients.shape[1], exponents.shape[1], 1]
     first, second, third = upper.subplots(1, 3, width_ratios=widths)
     slopes = [f"d{name}/dt" for name in data.names]

@@ -60,11 +60,15 @@ SYSTEMS = {
     "logistic": System("logistic growth", {"P": "0.8*P - 0.016*P**2"}, (2.0,), 15.0, 50),
     "cooling": System("Newton's cooling", {"T": "2 - 0.1*T"}, (90.0,), 40.0, 40),
     "lotka-volterra": System(
-        "Lotka-Volterra", {"prey": "1.1*prey - 0.4*prey*hunters", "hunters": "0.1*prey*hunters - 0.4*hunters"}, (10.0, 5.0), 40.0, 100
+        "Lotka-Volterra",
+        {"prey": "1.1*prey - 0.4*prey*hunters", "hunters": "0.1*prey*hunters - 0.4*hunters"},
+        (10.0, 5.0),
+        40.0,
+        100,
     ),
     "fsir": System(
         "fractional SIR",
-        {"S": "-0.06*sqrt(I*S) + 0.01*R", "I": "0.06*sqrt(I*S) - 0.05*I", "R": "0.05*I - 0.01*R"},
+        {"S": "-0.06*sqrt(I)*sqrt(S) + 0.01*R", "I": "0.06*sqrt(I)*sqrt(S) - 0.05*I", "R": "0.05*I - 0.01*R"},
         (100.0, 0.01, 0.0),
         200.0,
         40,

@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pandas as pd
     from numpy.typing import NDArray
 
 __all__ = ["Trajectories", "columns_of", "read_trajectories"]
@@ -40,7 +40,8 @@ class Trajectories:
     def spread(self) -> NDArray[np.float64]:
         """Standard deviation of each state, or its size where it does not vary."""
         found = self.states.std(0)
-        return np.where(found > 0, found, np.maximum(np.abs(self.states).max(0), 1.0))
+        usual: NDArray[np.float64] = np.where(found > 0, found, np.maximum(np.abs(self.states).max(0), 1.0))
+        return usual
 
     def grid(self, substeps: int, first: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Lengths of the steps of a solver, and how many lead to each row; none lead to a row where a trajectory starts.
@@ -102,7 +103,7 @@ def columns_of(table: pd.DataFrame, time: str, states: Sequence[str] | None = No
         if columns.count(name) != 1:
             what = "no column" if name not in columns else "more than one column"
             raise ValueError(f"there is {what} {name!r}; there are: {', '.join(columns)}")
-    numeric = [name for name in columns if name != time and np.issubdtype(table[name].dtype, np.number)]
+    numeric = [name for name in columns if name != time and pd.api.types.is_numeric_dtype(table[name])]
     for name in states or ():
         if name not in numeric:
             raise ValueError(f"column {name!r} is the time or holds text; leave it out, or write it as numbers")
@@ -126,9 +127,7 @@ def _numbers(values: Any, what: str) -> NDArray[np.float64]:
     return array
 
 
-def _checked(
-    clock: Any, table: Any, columns: Sequence[str], where: str
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _checked(clock: Any, table: Any, columns: Sequence[str], where: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     for name in columns:
         _numbers(table[name], f"the values of {name!r}{where}")
     times, states = _numbers(clock, f"the times{where}"), _numbers(table, f"the states{where}")
