@@ -9,8 +9,8 @@ import pytest
 
 from nalm import claims, experiments, pages, planning, reproduction, runner
 from nalm.claims import Row
-from nalm.experiments import Claim, load, load_all, parse
 from nalm.dynamics import studies as ode_studies
+from nalm.experiments import Claim, load, load_all, parse
 from nalm.images import studies
 from nalm.metrics import Outcomes, wilson_interval
 from nalm.specs import Recipe
