@@ -9,6 +9,7 @@ import pytest
 
 from nalm import claims, experiments, pages, planning, reproduction, runner
 from nalm.claims import Row
+from nalm.dynamics import studies as ode_studies
 from nalm.experiments import Claim, load, load_all, parse
 from nalm.images import studies
 from nalm.metrics import Outcomes, wilson_interval
@@ -67,6 +68,10 @@ def test_every_experiment_can_be_read_and_asked():
             for budget in experiments.BUDGETS:
                 assert studies.questions(one.settings_for(budget), None)
             assert one.compute in studies.STUDIES
+        elif one.kind == "dynamics":
+            for budget in experiments.BUDGETS:
+                assert ode_studies.questions(one.settings_for(budget))
+            assert one.compute in ode_studies.STUDIES
         else:
             assert one.compute in (*reproduction.COMPUTATIONS, "simple_arithmetic", "robust_limits")
         assert load(one.id) == one
