@@ -243,25 +243,26 @@ def _draw_sequences(
     lengths: Sequence[int],
     source: str,
 ) -> Figure:
-    """Success by length; error by length beside the bound; validation error over epochs."""
+    """Success by length, the series side by side; error by length in units of the bound; validation error over epochs."""
     figure = Figure(figsize=(12, 3.8), layout="constrained")
     success, error, curve = figure.subplots(1, 3)
+    wide = max(lengths) > 100
     for number, name in enumerate(found):
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        aside = number - (len(found) - 1) / 2
+        places = np.array(lengths) * 1.06**aside if wide else np.array(lengths) + 0.08 * aside
         means = np.array([share.mean for share in shares[name]])
         spread = np.abs(np.array([[share.low, share.high] for share in shares[name]]).T - means)
-        success.errorbar(
-            lengths, means, spread, color=colour, marker=marker, markersize=4, linewidth=1, capsize=2, label=labels[name]
-        )
-        error.plot(lengths, np.median(errors[name], 0), color=colour, marker=marker, markersize=4)
+        success.errorbar(places, means, spread, fmt="none", ecolor=colour, alpha=0.4, elinewidth=1)
+        success.plot(places, means, color=colour, marker=marker, markersize=4, linewidth=1)
+        error.plot(lengths, np.median(errors[name], 0) / bound, color=colour, marker=marker, markersize=4, label=labels[name])
         for run in found[name]:
             curve.plot(
                 [e["epoch"] for e in run["history"]], [e["validation"] for e in run["history"]], color=colour, linewidth=0.9
             )
-    error.plot(lengths, bound, color="0.3", linestyle="--", label="bound of success")
-    success.set_ylabel("success rate")
-    success.legend(fontsize="x-small")
-    error.set_ylabel("median test error")
+    error.axhline(1, color="0.3", linestyle="--", label="bound of success")
+    success.set_ylabel("success rate, with its 95 % interval")
+    error.set_ylabel("median test error over the bound")
     error.legend(fontsize="x-small")
     curve.set_ylabel("validation error")
     curve.set_xlabel("epoch")
@@ -269,7 +270,7 @@ def _draw_sequences(
         axes.set_xlabel("length of the sequence")
     for axes in (error, curve):
         axes.set_yscale("log")
-    if max(lengths) > 100:
+    if wide:
         success.set_xscale("log")
         error.set_xscale("log")
     figure.suptitle(f"data: {source}", fontsize="small")
