@@ -31,7 +31,7 @@ from nalm.images.networks import (
     last_layer,
     product_weights,
 )
-from nalm.images.runs import Question, run
+from nalm.images.runs import Question, _log_error, run
 from nalm.images.trainer import Schedule, fit
 from nalm.reproduction import reproduce
 
@@ -529,6 +529,14 @@ class TestStudies:
         assert first == second
         assert first[0] > 0 > first[1]
         assert run(replace(asked[0], settings=few))["history"][0]["weights"] != first
+
+    def test_logarithms_of_quotients_can_be_compared(self):
+        output, target = torch.tensor([2.0, -0.5, 0.0]), torch.tensor([1.0, 0.5, 1.0])
+        expected = (math.log(2) ** 2 + 0 + math.log(1e-6) ** 2) / 3
+        assert _log_error(output, target).item() == pytest.approx(expected)
+        few = {"operation": "div", "folds": 3, "train_samples": 2, "test_samples": 1, "epochs": 1, "batch": 8}
+        ends = [run(Question("isolated", "nru", "nru", 0, {**few, "loss": loss}))["history"][-1] for loss in ("mse", "log")]
+        assert ends[0]["weights"] != ends[1]["weights"]
 
     def test_pairs_are_judged_by_their_last_epoch(self, monkeypatch):
         def entry(epoch, accuracy, weights):

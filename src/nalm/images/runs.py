@@ -34,6 +34,8 @@ __all__ = ["Question", "run", "run_all"]
 
 EVALUATION_BATCH = 500
 """Images, or sequences, that are evaluated at a time."""
+SMALLEST = 1e-6
+"""Least magnitude of an output whose logarithm is taken."""
 SCHEDULE = (
     "epochs",
     "batch",
@@ -140,10 +142,12 @@ def _pairs(question: Question, checkpoint: Path | None, on_share: Callable[[floa
     def seen(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return (tasks.normalise(tasks.move(images, generator)) if moved else images).to(device)
 
+    criterion = _log_error if settings.get("loss", "mse") == "log" else F.mse_loss
+
     def loss(rows: Any, step: int) -> Tensor:
         images, _, target = train.batch(rows)
         output: Tensor = network(seen(images))[1]
-        return F.mse_loss(output, target.to(device))
+        return criterion(output, target.to(device))
 
     def evaluate() -> dict[str, Any]:
         generator = torch.Generator().manual_seed(0)
@@ -160,6 +164,11 @@ def _pairs(question: Question, checkpoint: Path | None, on_share: Callable[[floa
     return fit(
         network, len(train), loss, evaluate, schedule, seed=question.seed, checkpoint=checkpoint, on_epoch=on_share, **known
     )
+
+
+def _log_error(output: Tensor, target: Tensor) -> Tensor:
+    """Mean square of the difference of logarithms of magnitudes: a per cent counts the same for small and large quotients."""
+    return F.mse_loss(output.abs().clamp_min(SMALLEST).log(), target.abs().log())
 
 
 def _scores(labels: Any, output: Any, test: tasks.Pairs, operation: str) -> dict[str, Any]:
