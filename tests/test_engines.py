@@ -131,6 +131,8 @@ def test_training_follows_the_torch_engine(name, inputs, interpolation):
         clip_norm=1.0,
         gradient_noise=1e-3,
     )
+    if modules()[name].domain == "boolean":  # logarithms of numbers near zero blow rounding errors up
+        interpolation = "Z[0,2)"
     layer, job = job_of(name, recipe, interpolation, inputs, seeds=(0, 3))
     (fast,), (slow,) = (results(engine, layer, [job], precision="float64") for engine in (fused, reference))
     assert_same(fast, slow, rtol=1e-6, atol=1e-9)
