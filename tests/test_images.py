@@ -289,7 +289,10 @@ class TestGeometry:
         again = tasks.move(images, torch.Generator().manual_seed(0))
         torch.testing.assert_close(moved, again)
         assert not torch.equal(moved, tasks.move(images, torch.Generator().manual_seed(1)))
-        middle = (moved.sum(-1) * torch.arange(42.0)).sum(-1) / moved.sum((-1, -2))
+        block = torch.zeros(100, 2, 28, 28)
+        block[..., 9:19, 9:19] = 1.0
+        placed = tasks.move(block, torch.Generator().manual_seed(0))
+        middle = (placed.sum(-1) * torch.arange(42.0)).sum(-1) / placed.sum((-1, -2))
         assert 12 < middle.min() < 16, "placed from the top"
         assert 25 < middle.max() < 29, "to the bottom, twelve pixels further"
 

@@ -123,7 +123,11 @@ def test_conditions_follow_budget_sweep_and_series():
         ('at = "U[1,2)"', 'at = "everywhere"', "cannot read the distribution 'everywhere'"),
         ('id = "X0003", ', "", "needs the key id"),
         ("[setup]", "[setup", "not a TOML file"),
-        ('source = "nobody\'s paper, figure 1"', 'source = ""\nkind = "guess"', "kind must be one of training, images, exact"),
+        (
+            'source = "nobody\'s paper, figure 1"',
+            'source = ""\nkind = "guess"',
+            "kind must be one of training, images, dynamics",
+        ),
     ],
 )
 def test_damaged_files_say_where_and_what(old, new, message):

@@ -66,7 +66,7 @@ def plain_loop(name: str, operation: str, recipe: Recipe, seconds: float = 0.5) 
     torch.set_num_threads(1)
     try:
         began, step, warm = time.perf_counter(), 0, 200
-        while step < warm or time.perf_counter() - began < seconds:
+        while step <= warm or time.perf_counter() - began < seconds:
             if step == warm:
                 began = time.perf_counter()
             x = torch.rand(recipe.batch, inputs) + 1
