@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,11 @@ def data():
 @pytest.fixture(scope="module")
 def small():
     return digits.embedded()
+
+
+def idx_content(folder, name):
+    path = folder / name
+    return path.read_bytes() if path.is_file() else gzip.decompress((folder / f"{name}.gz").read_bytes())
 
 
 def idx(array):
@@ -89,11 +95,19 @@ class TestFiles:
         assert len(small.train_images) + len(small.test_images) == 1797
         assert small.train_images.max() == 255
 
-    @pytest.mark.skipif(not SHARED.is_dir(), reason="the files of MNIST are not beside this checkout")
-    def test_mnist_is_known_by_its_checksums(self, data):
-        assert data.source == "MNIST"
-        assert (len(data.train_images), len(data.test_images)) == (60_000, 10_000)
-        assert digits.download(SHARED, mirrors=()), "all is there: nothing is fetched"
+    def test_mnist_is_known_by_its_checksums(self, folder, monkeypatch):
+        assert digits.load(folder).source != "MNIST"
+        own = {key: (name, sha256(idx_content(folder, name)).hexdigest()) for key, (name, _) in digits.FILES.items()}
+        monkeypatch.setattr(digits, "FILES", own)
+        assert digits.load(folder).source == "MNIST"
+        assert digits.download(folder, mirrors=()), "all is there: nothing is fetched"
+
+    def test_the_data_of_these_tests_are_what_they_say(self, data):
+        source, sizes = (
+            ("MNIST", (60_000, 10_000)) if SHARED.is_dir() else ("scikit-learn digits, 8 x 8 enlarged", (1_442, 355))
+        )
+        assert data.source == source
+        assert (len(data.train_images), len(data.test_images)) == sizes
 
     @pytest.mark.parametrize(
         ("change", "message"),
