@@ -32,7 +32,7 @@ from nalm.images.networks import (
     last_layer,
     product_weights,
 )
-from nalm.images.runs import Question, _log_error, run
+from nalm.images.runs import Question, _criterion, run
 from nalm.images.trainer import Schedule, fit
 from nalm.reproduction import reproduce
 
@@ -547,13 +547,23 @@ class TestStudies:
         assert first[0] > 0 > first[1]
         assert run(replace(asked[0], settings=few))["history"][0]["weights"] != first
 
-    def test_logarithms_of_quotients_can_be_compared(self):
-        output, target = torch.tensor([2.0, -0.5, 0.0]), torch.tensor([1.0, 0.5, 1.0])
-        expected = (math.log(2) ** 2 + 0 + math.log(1e-6) ** 2) / 3
-        assert _log_error(output, target).item() == pytest.approx(expected)
+    def test_every_loss_by_hand(self):
+        output, target = torch.tensor([2.0, 0.5, 3.0]), torch.tensor([1.0, 0.5, 6.0])
+        expected = {"mse": 10 / 3, "mape": 0.5, "log-magnitude": 2 * math.log(2) ** 2 / 3}
+        for name, value in expected.items():
+            assert _criterion({"loss": name})(output, target, 0).item() == pytest.approx(value)
+        both = _criterion({"loss": "pcc-mse", "loss_switch": 10})
+        correlation = np.corrcoef(output, target)[0, 1]
+        assert both(output, target, 9).item() == pytest.approx(1 - correlation, abs=1e-6)
+        assert both(output, target, 10).item() == pytest.approx(expected["mse"])
+        with pytest.raises(ValueError, match="unknown loss 'l1'; there are: mse, pcc, mape, log-magnitude, pcc-mse"):
+            _criterion({"loss": "l1"})
+
+    def test_the_loss_of_a_study_is_used(self):
         few = {"operation": "div", "folds": 3, "train_samples": 2, "test_samples": 1, "epochs": 1, "batch": 8}
-        ends = [run(Question("isolated", "nru", "nru", 0, {**few, "loss": loss}))["history"][-1] for loss in ("mse", "log")]
-        assert ends[0]["weights"] != ends[1]["weights"]
+        asked = [Question("isolated", "nru", "nru", 0, {**few, "loss": loss}) for loss in ("mse", "log-magnitude")]
+        first, second = (run(question)["history"][-1]["weights"] for question in asked)
+        assert first != second
 
     def test_pairs_are_judged_by_their_last_epoch(self, monkeypatch):
         def entry(epoch, accuracy, weights):

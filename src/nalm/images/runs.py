@@ -24,6 +24,7 @@ from nalm.images.digits import Digits, load
 from nalm.images.networks import ColourPairs, ImageReader, IsolatedPairs, SequenceNetwork, last_layer, product_weights
 from nalm.images.trainer import Schedule, best_device, fit
 from nalm.layers import Unit
+from nalm.options import LogMagnitude
 from nalm.training import MAPE, PCC
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ __all__ = ["Question", "run", "run_all"]
 
 EVALUATION_BATCH = 500
 """Images, or sequences, that are evaluated at a time."""
-SMALLEST = 1e-6
-"""Least magnitude of an output whose logarithm is taken."""
+SWITCH = 7_500
+"""Step at which the loss `pcc-mse` becomes the squared error, where nothing else is said."""
 SCHEDULE = (
     "epochs",
     "batch",
@@ -111,6 +112,23 @@ def _schedule(settings: Mapping[str, Any], **more: Any) -> Schedule:
     return Schedule(**{key: settings[key] for key in SCHEDULE if key in settings}, **more)
 
 
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "mse": F.mse_loss,
+    "pcc": PCC(),
+    "mape": MAPE(),
+    "log-magnitude": LogMagnitude(),
+}
+
+
+def _criterion(settings: Mapping[str, Any]) -> Callable[[Tensor, Tensor, int], Tensor]:
+    """The loss of a study as a function of outputs, targets and step; `pcc-mse` is one after the other."""
+    name, switch = settings.get("loss", "mse"), settings.get("loss_switch", SWITCH)
+    early, late = ("pcc", "mse") if name == "pcc-mse" else (name, name)
+    if early not in LOSSES:
+        raise ValueError(f"unknown loss {name!r}; there are: {', '.join(LOSSES)}, pcc-mse")
+    return lambda output, target, step: LOSSES[early if step < switch else late](output, target)
+
+
 def _prepared(network: nn.Module, settings: Mapping[str, Any]) -> None:
     """Put a network on its device, and let its readers train in the precision of the study."""
     network.to(best_device())
@@ -142,12 +160,11 @@ def _pairs(question: Question, checkpoint: Path | None, on_share: Callable[[floa
     def seen(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return (tasks.normalise(tasks.move(images, generator)) if moved else images).to(device)
 
-    criterion = _log_error if settings.get("loss", "mse") == "log" else F.mse_loss
+    criterion = _criterion(settings)
 
     def loss(rows: Any, step: int) -> Tensor:
         images, _, target = train.batch(rows)
-        output: Tensor = network(seen(images))[1]
-        return criterion(output, target.to(device))
+        return criterion(network(seen(images))[1], target.to(device), step)
 
     def evaluate() -> dict[str, Any]:
         generator = torch.Generator().manual_seed(0)
@@ -164,11 +181,6 @@ def _pairs(question: Question, checkpoint: Path | None, on_share: Callable[[floa
     return fit(
         network, len(train), loss, evaluate, schedule, seed=question.seed, checkpoint=checkpoint, on_epoch=on_share, **known
     )
-
-
-def _log_error(output: Tensor, target: Tensor) -> Tensor:
-    """Mean square of the difference of logarithms of magnitudes: a per cent counts the same for small and large quotients."""
-    return F.mse_loss(output.abs().clamp_min(SMALLEST).log(), target.abs().log())
 
 
 def _scores(labels: Any, output: Any, test: tasks.Pairs, operation: str) -> dict[str, Any]:
@@ -198,15 +210,11 @@ def _sequence(question: Question, checkpoint: Path | None, on_share: Callable[[f
     tests = {length: tasks.sequences(data, "test", length, operation, 0) for length in settings["lengths"]}
     network = SequenceNetwork(question.layer, operation)
     _prepared(network, settings)
-    strength, criterion = settings.get("input_penalty", 1.0), settings.get("loss", "mse")
-    switch = settings.get("loss_switch", 7_500)
-    losses: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"mse": F.mse_loss, "pcc": PCC(), "mape": MAPE()}
+    strength, criterion = settings.get("input_penalty", 1.0), _criterion(settings)
 
     def loss(rows: Any, step: int) -> Tensor:
         images, target = train.batch(rows)
-        states, target = network(images.to(device)), target.to(device)
-        chosen = ("pcc" if step < switch else "mse") if criterion == "pcc-mse" else criterion
-        total = losses[chosen](states.ravel(), target.ravel())
+        total = criterion(network(images.to(device)).ravel(), target.to(device).ravel(), step)
         return total + strength * network.cell.input_penalty() if strength else total
 
     def numbers(images: Any) -> Tensor:
