@@ -40,6 +40,16 @@ def answers_to(operation, x, spans):
     return out
 
 
+@pytest.mark.parametrize("operation", nalm.NLRL.operations)
+@pytest.mark.parametrize("disjunctions", [True, False])
+def test_both_forms_express_the_declared_rules(operation, disjunctions):
+    layer = nalm.NLRL(3, 1, disjunctions=disjunctions).set_solution_(operation, (2, 0))
+    x = torch.tensor(list(itertools.product((0.0, 1.0), repeat=3)))
+    used = x[:, [2]] if operation == "not" else x[:, [2, 0]]
+    expected = [float(RULES[operation](*(int(v) for v in row))) for row in used]
+    assert layer(x).flatten().tolist() == pytest.approx(expected, abs=1e-6)
+
+
 @pytest.mark.parametrize("operation", LOGIC)
 @pytest.mark.parametrize("operands", [2, 3])
 def test_targets_of_rules_are_their_truth_tables(operation, operands):

@@ -116,6 +116,7 @@ def test_conditions_follow_budget_sweep_and_series():
         ('ranges = ["U[1,2)", "U[-2,-1)"]', 'ranges = ["U[2,1)"]', "lower bound must be below"),
         ("iterations = 400", "iteration = 400", "a recipe has no value 'iteration'"),
         ('operation = "mul"', 'task = "chess"\noperation = "mul"', "unknown task 'chess'"),
+        ('operation = "mul"', 'judged = "kindly"\noperation = "mul"', "judged must be one of least, last, got 'kindly'"),
         ('operation = "mul"\n', "", "neither setup nor series has the key 'operation'"),
         ('relation = "full"', 'relation = "nearly"', "claim X0001: relation must be one of"),
         ('metric = "success_rate", relation = "full"', 'metric = "colour", relation = "full"', "claim X0001: metric must be"),

@@ -233,11 +233,8 @@ def _check_operation(model: Model, operation: str) -> None:
     record = model.parts[0] if len(model.parts) == 1 else None
     learnable = record is None or record.penalty == "none" or operation in (*record.operations, *tasks.TWO_STEPS)
     if record is not None and not learnable:
-        known = [*record.operations]
-        if "not" in known:  # with negated inputs, a layer that can say or can say these
-            known += ["nand", "nor", "implies"]
-        if operation not in known:
-            raise ValueError(f"{record.name} cannot express {operation}; it can express: {', '.join(known)}")
+        known = ", ".join(record.operations)
+        raise ValueError(f"{record.name} cannot express {operation}; it can express: {known}")
 
 
 def run_cells(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["BUDGETS", "LEFT_OUT", "Claim", "Condition", "Experiment", "Explanation", "Group", "load", "load_all", "parse"]
 
 BUDGETS = ("quick", "paper")
+JUDGED = ("least", "last")
 KINDS = ("training", "images", "dynamics", "exact")
 LEFT_OUT = {
     "D:tab7, S:tab8": "run times on other machines",
@@ -291,6 +292,8 @@ def _check_conditions(name: str, experiment: Experiment) -> None:
         for one in conditions:
             if one.task not in TASKS:
                 raise ValueError(f"{name}: unknown task {one.task!r}; there are: {', '.join(TASKS)}")
+            if one.judged not in JUDGED:
+                raise ValueError(f"{name}: judged must be one of {', '.join(JUDGED)}, got {one.judged!r}")
             try:
                 changes = dict(one.recipe)
                 base = Recipe(snap=Snap()) if changes.pop("named", "published") == "robust" else Recipe()

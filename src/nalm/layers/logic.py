@@ -56,11 +56,11 @@ class NLRL(Unit):
               \mathrm{AND}_o = \exp\Big(\sum_i A_{oi} \ln(|v_{oi}| + \epsilon)\Big), \quad
               \mathrm{OR}_o = 1 - \prod_i (1 - A_{oi} v_{oi}), \quad v_{oi} = (1 - n_{oi}) x_i + n_{oi} (1 - x_i)
 
-    with n = sigmoid(N), g = sigmoid(G) and A in [0, 1]. Exact: and, or, not, for inputs 0 and 1, up to epsilon in the AND.
-    The thesis says in words that a gate of 0 means OR and prints the formula above, in which it means AND: the formula is
-    taken. Without `disjunctions`, only AND is computed and the gate negates the result (De Morgan):
-    ``y = (1 - g) AND + g (1 - AND)``. Epsilon and initial values are not published: 1e-7; raw
-    negations from N(0, 0.1), A from U(0.1, 0.4) and G from N(1, 0.1), without `disjunctions` A from U(0.25, 0.75) and G from
+    with n = sigmoid(N), g = sigmoid(G) and A in [0, 1]. Exact: and, or, not, nand, nor, implies, for inputs 0 and 1, up to
+    epsilon in the AND. The thesis says in words that a gate of 0 means OR and prints the formula above, in which it means AND:
+    the formula is taken. Without `disjunctions`, only AND is computed and the gate negates the result (De Morgan):
+    ``y = (1 - g) AND + g (1 - AND)``. Epsilon and initial values are not published: 1e-7; raw negations from N(0, 0.1), A
+    from U(0.1, 0.4) and G from N(1, 0.1), without `disjunctions` A from U(0.25, 0.75) and G from
     N(0, 0.1). They were found by experiment: a layer that starts with its mind made up about negations often stays wrong, and
     one that starts as an AND may imitate an OR. `penalty` is the mean distance to 0, 1 of the weight, of the negation and of
     the gate.
@@ -79,7 +79,7 @@ class NLRL(Unit):
     Reference: Reimann and Schwung, Neural Logic Rule Layers, 2019; Mistry, thesis 2023, section 2.2.6.
     """
 
-    operations = ("and", "or", "not")
+    operations = ("and", "or", "not", "nand", "nor", "implies")
     domain = "boolean"
     legal_values = {"weight": (0, 1), "negation": (0, 1), "gate": (0, 1)}
 
@@ -128,9 +128,13 @@ class NLRL(Unit):
 
     def _express(self, operation: str, operands: tuple[int, ...]) -> None:
         fill_row_(self.weight, operands, [1.0] * len(operands))
-        by_de_morgan = operation == "or" and not self.disjunctions
-        self.negation_hat.fill_(SATURATED if operation == "not" or by_de_morgan else -SATURATED)
-        self.gate_hat.fill_(SATURATED if operation == "or" else -SATURATED)
+        disjunction = operation in ("or", "nand", "implies")
+        negated = operands[:1] if operation == "implies" else operands if operation in ("not", "nand", "nor") else ()
+        if disjunction and not self.disjunctions:  # De Morgan
+            negated = tuple(i for i in operands if i not in negated)
+        self.negation_hat.fill_(-SATURATED)
+        self.negation_hat[:, list(negated)] = SATURATED
+        self.gate_hat.fill_(SATURATED if disjunction else -SATURATED)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) -> (..., out_features)."""
