@@ -1,4 +1,4 @@
-"""Training a right-hand side through its trajectories, as in the NPU paper: descent, then L-BFGS; pruning; refitting."""
+"""Training a right-hand side through its trajectories, as in the NPU paper: descent, then L-BFGS."""
 
 from __future__ import annotations
 
@@ -117,31 +117,25 @@ def train_all(
             raise
 
 
-def lbfgs(
-    problem: Problem,
-    theta: NDArray[np.float64],
-    *,
-    l1: float = 0.0,
-    iterations: int = 1000,
-    free: NDArray[np.bool_] | None = None,
-) -> NDArray[np.float64]:
-    """Parameters at a minimum of mean square plus L1; only those that are `free` change.
+def lbfgs(problem: Problem, theta: NDArray[np.float64], *, l1: float = 0.0, iterations: int = 1000) -> NDArray[np.float64]:
+    """Parameters at a minimum of mean square plus L1.
 
     A parameter is the difference of two numbers that are not negative, whose sum is its magnitude. The loss is then smooth, and
     the L1 norm sets parameters to zero exactly.
     """
-    chosen = np.ones(len(theta), bool) if free is None else free
-    now, count = theta.copy(), int(chosen.sum())
+    count = len(theta)
+
+    def joined(parts: NDArray[np.float64]) -> NDArray[np.float64]:
+        return UNIT * (parts[:count] - parts[count:])
 
     def loss(parts: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        now[chosen] = UNIT * (parts[:count] - parts[count:])
-        value = problem.loss(now)
+        value = problem.loss(joined(parts))
         if not math.isfinite(value):
             return WALL, np.zeros(2 * count)
-        slope = problem.gradient[chosen]
+        slope = problem.gradient
         return value + l1 * UNIT * float(parts.sum()), UNIT * (np.concatenate([slope, -slope]) + l1)
 
-    parts = np.concatenate([np.maximum(theta[chosen], 0), np.maximum(-theta[chosen], 0)]) / UNIT
+    parts = np.concatenate([np.maximum(theta, 0), np.maximum(-theta, 0)]) / UNIT
     least, left = math.inf, iterations
     while left > 0:
         options = {"maxiter": left, "maxfun": 2 * left, "maxcor": 20, "ftol": 1e-12, "gtol": 1e-10}
@@ -150,5 +144,4 @@ def lbfgs(
         if not found.fun < PROGRESS * least:
             break
         least = found.fun
-    now[chosen] = UNIT * (parts[:count] - parts[count:])
-    return now
+    return joined(parts)

@@ -245,24 +245,15 @@ def fit_ode(
     )
     if method == "search" and trained:
         raise ValueError("the search is for the model real-npu, without hidden and l1; those belong to method descent")
-    shown = progress or _Silent()
-    if method == "search" or (method == "auto" and not trained):
-        shown.start(len(data.names), "equations")
-        law, judge = find_law(data, max_terms=max_terms, restarts=restarts, seed=seed, on_state=shown.advance)
+    searched = method == "search" or (method == "auto" and not trained)
+    if progress:
+        progress.start(*(len(data.names), "equations") if searched else (restarts, "runs"))
+    advance = progress.advance if progress else lambda amount: None
+    if searched:
+        law, judge = find_law(data, max_terms=max_terms, restarts=restarts, seed=seed, on_state=advance)
         return law_fit(law, judge, "search")
-    shown.start(restarts, "runs")
-    runs = train_all(data, [(how, seed + k) for k in range(restarts)], lambda number, run: shown.advance(1))
+    runs = train_all(data, [(how, seed + k) for k in range(restarts)], lambda number, run: advance(1))
     return _best_of(data, how, runs)
-
-
-class _Silent:
-    """Shows nothing."""
-
-    def start(self, total: float, what: str) -> None:
-        """Work begins."""
-
-    def advance(self, amount: float) -> None:
-        """It goes on."""
 
 
 def discover_ode(table: pd.DataFrame, time: str, states: Sequence[str] | None = None, **options: Any) -> OdeFit:

@@ -9,13 +9,13 @@ order of `nn.Module.parameters`; the torch modules are the definition, and tests
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba import njit
 
 from nalm.native import SAFE
 
-__all__ = ["DENSE", "POWER", "REAL_POWER", "descend", "loss_and_gradient", "scratch_size"]
+__all__ = ["DENSE", "POWER", "REAL_POWER", "Track", "descend", "loss_and_gradient", "scratch_size"]
 
 REAL_POWER, POWER, DENSE = 0, 1, 2
 """Families: Real NPU and NPU before a linear layer; a network of three layers with tanh."""
@@ -23,6 +23,31 @@ LARGEST = 40.0
 """Largest logarithm of a product of powers; beyond it the run has blown up."""
 FAR = 1e8
 """Magnitude of a state from which a run counts as blown up."""
+
+
+class Track(NamedTuple):
+    """What a model is compared with, and the scratch of one thread."""
+
+    hidden: int
+    """Hidden units."""
+    epsilon: float
+    """Added to magnitudes."""
+    lengths: Any
+    """Of all steps."""
+    counts: Any
+    """How many steps lead to each row from the row before, (rows)."""
+    starts: Any
+    """First state of each trajectory, (trajectories, states)."""
+    data: Any
+    """(rows, states)."""
+    stages: Any
+    """Scratch, (steps, 4, states)."""
+    work: Any
+    """Scratch, (8 * states + `scratch_size`)."""
+    gradient: Any
+    """Receives the gradient."""
+    path: Any
+    """Receives the trajectory, (rows, states)."""
 
 
 def scratch_size(states: int, hidden: int) -> int:
@@ -185,40 +210,12 @@ def _slope_gradient(
 
 
 @njit(**SAFE, cache=True)
-def loss_and_gradient(
-    family: int,
-    theta: Any,
-    hidden: int,
-    epsilon: float,
-    lengths: Any,
-    counts: Any,
-    starts: Any,
-    data: Any,
-    weight: Any,
-    stages: Any,
-    work: Any,
-    gradient: Any,
-    path: Any,
-) -> float:
-    """Weighted mean square of data minus trajectory, with its gradient; infinite where the run blows up.
+def loss_and_gradient(family: int, theta: Any, track: Track) -> float:
+    """Mean square of data minus trajectory; leaves gradient and trajectory in the track. Infinite where the run blows up.
 
     Steps are Runge and Kutta's of fourth order. A row that no step leads to is where a trajectory starts.
-
-    Args:
-        family: which right-hand side.
-        theta: its parameters.
-        hidden: hidden units.
-        epsilon: added to magnitudes.
-        lengths: of all steps.
-        counts: how many steps lead to each row from the row before, (rows).
-        starts: first state of each trajectory, (trajectories, states).
-        data: (rows, states).
-        weight: of each state in the mean.
-        stages: scratch, (steps, 4, states).
-        work: scratch, (8 * states + `scratch_size`).
-        gradient: receives the gradient.
-        path: receives the trajectory, (rows, states).
     """
+    hidden, epsilon, lengths, counts, starts, data, stages, work, gradient, path = track
     rows, n = data.shape
     now, slope, pull, back = work[:n], work[n : 2 * n], work[2 * n : 3 * n], work[3 * n : 4 * n]
     total, lent, late, own = work[4 * n : 5 * n], work[5 * n : 6 * n], work[6 * n : 7 * n], work[8 * n :]
@@ -250,13 +247,13 @@ def loss_and_gradient(
             k += 1
         for i in range(n):
             path[row, i] = now[i]
-            loss += weight[i] * (now[i] - data[row, i]) ** 2
+            loss += (now[i] - data[row, i]) ** 2
     count = rows * n
     for i in range(n):
         late[i] = 0.0
     for row in range(rows - 1, -1, -1):
         for i in range(n):
-            late[i] += 2.0 * weight[i] * (path[row, i] - data[row, i]) / count
+            late[i] += 2.0 * (path[row, i] - data[row, i]) / count
         if counts[row] == 0:
             for i in range(n):
                 late[i] = 0.0
@@ -284,17 +281,7 @@ def loss_and_gradient(
 def descend(
     family: int,
     theta: Any,
-    hidden: int,
-    epsilon: float,
-    lengths: Any,
-    counts: Any,
-    starts: Any,
-    data: Any,
-    weight: Any,
-    stages: Any,
-    work: Any,
-    gradient: Any,
-    path: Any,
+    track: Track,
     l1: float,
     rate: float,
     steps: int,
@@ -311,9 +298,7 @@ def descend(
     for p in range(theta.size):
         best[p] = theta[p]
     for step in range(1, steps + 1):
-        loss = loss_and_gradient(
-            family, theta, hidden, epsilon, lengths, counts, starts, data, weight, stages, work, gradient, path
-        )
+        loss = loss_and_gradient(family, theta, track)
         for p in range(theta.size):
             loss += l1 * abs(theta[p])
         if not loss < math.inf:
@@ -323,7 +308,7 @@ def descend(
             for p in range(theta.size):
                 best[p] = theta[p]
         for p in range(theta.size):
-            g = gradient[p] + l1 * (1.0 if theta[p] > 0.0 else -1.0 if theta[p] < 0.0 else 0.0)
+            g = track.gradient[p] + l1 * (1.0 if theta[p] > 0.0 else -1.0 if theta[p] < 0.0 else 0.0)
             if adam:
                 first[p] = 0.9 * first[p] + 0.1 * g
                 second[p] = 0.999 * second[p] + 0.001 * g * g

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from nalm.dynamics.kernels import DENSE, POWER, REAL_POWER, descend, loss_and_gradient, scratch_size
+from nalm.dynamics.kernels import DENSE, POWER, REAL_POWER, Track, descend, loss_and_gradient, scratch_size
 from nalm.layers import NPU, Linear, RealNPU, Stack
 from nalm.layers.base import EPS32
 
@@ -94,22 +94,19 @@ class Problem:
         self.gradient = np.zeros(self.size)
         self.path = np.zeros_like(states)
         stages, work = np.zeros((len(lengths), 4, n)), np.zeros(8 * n + scratch_size(n, hidden))
-        self._head = FAMILIES[family]
         self.starts = np.stack([piece[0] for _, piece in data.pieces])
-        self._tail = (
-            hidden, epsilon, lengths, counts, self.starts, states, np.ones(n), stages, work, self.gradient, self.path
-        )  # fmt: skip
+        self._track = Track(hidden, epsilon, lengths, counts, self.starts, states, stages, work, self.gradient, self.path)
 
     def loss(self, theta: NDArray[np.float64]) -> float:
         """Mean square of data minus trajectory, infinite where it blows up; leaves `gradient` and `path` behind."""
-        return float(loss_and_gradient(self._head, np.ascontiguousarray(theta), *self._tail))
+        return float(loss_and_gradient(FAMILIES[self.family], np.ascontiguousarray(theta), self._track))
 
     def descend(
         self, theta: NDArray[np.float64], *, l1: float, rate: float, steps: int, adam: bool
     ) -> tuple[int, float, NDArray[np.float64]]:
         """Steps of Adam or RMSProp: how many were taken before a blow-up, the least loss, and its parameters."""
         now, first, second, best = theta.copy(), np.zeros(self.size), np.zeros(self.size), np.zeros(self.size)
-        taken, least = descend(self._head, now, *self._tail, l1, rate, steps, adam, first, second, best)
+        taken, least = descend(FAMILIES[self.family], now, self._track, l1, rate, steps, adam, first, second, best)
         return int(taken), float(least), best
 
     def module(self, theta: NDArray[np.float64]) -> nn.Sequential:
@@ -117,5 +114,5 @@ class Problem:
         network = build(self.family, len(self.data.names), self.hidden)
         vector_to_parameters(torch.from_numpy(theta.copy()), network.parameters())
         if self.family != "dense":
-            network[0].epsilon = self._tail[1]  # type: ignore[assignment]
+            network[0].epsilon = self._track.epsilon  # type: ignore[assignment]
         return network

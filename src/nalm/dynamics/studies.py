@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from nalm.dynamics.comparison import sindy
 from nalm.dynamics.descent import Descent, Run, train_all
 from nalm.dynamics.fitting import OdeFit, fit_ode, law_fit, law_of_run
-from nalm.dynamics.problems import LABELS
+from nalm.dynamics.problems import LABELS, Problem
 from nalm.dynamics.solving import BlowUpError
 from nalm.dynamics.systems import SYSTEMS
 from nalm.dynamics.trajectories import read_trajectories
@@ -335,8 +335,6 @@ def _gap(path: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
 
 def _own_gap(data: Trajectories, one: Asked, run: Run) -> float:
     """The same for a model as it was trained, by the solver of its training."""
-    from nalm.dynamics.problems import Problem
-
     system = SYSTEMS["fsir"]
     times, future = system.sample(61, FUTURE)
     problem = Problem(read_trajectories(times, future, data.names), one.series, one.how.hidden, substeps=2)
