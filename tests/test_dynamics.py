@@ -307,7 +307,7 @@ def test_a_small_grid_from_start_to_files_and_again_after_a_kill(monkeypatch, tm
     assert [line[:8] for line in (folder / "runs.jsonl").read_text().splitlines()].count('{"key": ') == 9, (
         "two were trained anew"
     )
-    with pytest.raises(ValueError, match="has no series 'nau'; it has: npu, dense"):
+    with pytest.raises(ValueError, match="has no series 'nau' in this budget; it has: npu, dense"):
         reproduction.reproduce("X:fig4", series=["nau"])
 
 

@@ -33,6 +33,9 @@ SLOW = ("U[-1.2,-1.1)", "U[1.1,1.2)")
 """Ranges that are left out where one range is compared with the others: they are slow for everyone."""
 PER_ROW = ("ranges_better_than_ref", "ranges_worse_than_ref", "ranges_equal_to_ref", "success_rate_diff_vs_ref")
 
+EXACT_SHARE, TRAINED_SHARE = 0.02, 0.25
+"""Share of a published number without an interval by which computed and trained ones may be off."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -313,13 +316,13 @@ def _holds(claim: Claim, value: _Value, goal: _Value) -> bool:
         if goal.value == 0:
             return value.value < 1e-3
         return 0.5 <= value.value / goal.value <= 2
-    return abs(value.value - goal.value) <= 0.25 * abs(goal.value)
+    return abs(value.value - goal.value) <= TRAINED_SHARE * abs(goal.value)
 
 
 def judge_exact(
-    experiment: Experiment, values: Mapping[str, float], scaled: bool = False, share: float = 0.02
+    experiment: Experiment, values: Mapping[str, float], scaled: bool = False, share: float = EXACT_SHARE
 ) -> list[Verdict]:
-    """The verdict on every claim of an exact computation; numbers agree within a share of their value, or their interval."""
+    """The verdict on every claim of a computation or study; numbers agree within a share of their value, or their interval."""
     verdicts = []
     for claim in experiment.claims:
         published = _published(claim)

@@ -19,7 +19,7 @@ import torch
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from nalm import __version__, figures, metrics
-from nalm.claims import VERDICTS, Row, Verdict, judge, judge_exact
+from nalm.claims import EXACT_SHARE, TRAINED_SHARE, VERDICTS, Row, Verdict, judge, judge_exact
 from nalm.engine import fused, reference
 from nalm.engine.data import OPERATIONS, Job, evaluation_inputs, fill_targets
 from nalm.exact import COMPUTATIONS
@@ -35,10 +35,11 @@ from nalm.specs import Recipe
 from nalm.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from matplotlib.figure import Figure
 
+    from nalm.exact import Exact
     from nalm.experiments import Condition, Experiment
     from nalm.models import Model
     from nalm.specs import Cell, Runs
@@ -197,9 +198,9 @@ def reproduce(
     if experiment.kind == "exact":
         report = _compute(experiment, budget)
     elif experiment.kind == "images":
-        report = _study(experiment, budget, seeds, folder, series, data_dir, progress)
+        report = _study(experiment, budget, seeds, folder, series, data_dir, progress or Silent())
     elif experiment.kind == "dynamics":
-        report = _integrate(experiment, budget, seeds, folder, series, progress)
+        report = _integrate(experiment, budget, seeds, folder, series, progress or Silent())
     else:
         report = _train(experiment, conditions, budget, out, progress)
     if folder is not None:
@@ -219,18 +220,30 @@ def _folder(out: str | os.PathLike[str] | None, experiment: Experiment) -> Path 
     return folder
 
 
-def _compute(experiment: Experiment, budget: str) -> Report:
+def _reported(
+    experiment: Experiment, budget: str, seeds: int, compute: Callable[[], Exact], scaled: bool, share: float = EXACT_SHARE
+) -> Report:
+    """The report on what a computation or a study gives; `share` is how far a number may be off."""
     began = time.perf_counter()
-    settings = experiment.settings_for(budget)
-    fewer = settings != experiment.settings
-    result = {**COMPUTATIONS, "simple_arithmetic": simple_arithmetic, "robust_limits": robust_limits}[experiment.compute](
-        settings
-    )
-    verdicts = judge_exact(experiment, result.values, scaled=fewer)
-    draw = result.figure
+    result = compute()
+    verdicts = judge_exact(experiment, result.values, scaled=scaled, share=share)
+    draw, took = result.figure, time.perf_counter() - began
     drawing = (lambda report: figures.captioned(draw(), report.caption())) if draw else None
-    took = time.perf_counter() - began
-    return Report(experiment, budget, 0, [], result.table, verdicts, took, core_seconds=took, drawing=drawing)
+    return Report(experiment, budget, seeds, [], result.table, verdicts, took, core_seconds=took, drawing=drawing)
+
+
+def _compute(experiment: Experiment, budget: str) -> Report:
+    settings = experiment.settings_for(budget)
+    computations = {**COMPUTATIONS, "simple_arithmetic": simple_arithmetic, "robust_limits": robust_limits}
+    return _reported(
+        experiment, budget, 0, lambda: computations[experiment.compute](settings), scaled=settings != experiment.settings
+    )
+
+
+def _check_series(experiment: Experiment, names: Sequence[str], wanted: Sequence[str] | None) -> None:
+    for name in wanted or ():
+        if name not in names:
+            raise ValueError(f"{experiment.id} has no series {name!r} in this budget; it has: {', '.join(names)}")
 
 
 def _study(
@@ -240,29 +253,27 @@ def _study(
     folder: Path | None,
     series: Sequence[str] | None,
     data_dir: str | os.PathLike[str] | None,
-    progress: Progress | None,
+    progress: Progress,
 ) -> Report:
     """Train networks on images; checkpoints stay in the experiment's folder."""
     from nalm.images.digits import VARIABLE
     from nalm.images.studies import STUDIES, questions
 
     settings = experiment.settings_for(budget)
-    names = [one["name"] for one in settings["series"]]
-    for name in series or ():
-        if name not in names:
-            raise ValueError(f"{experiment.id} has no series {name!r} in this budget; it has: {', '.join(names)}")
+    _check_series(experiment, [one["name"] for one in settings["series"]], series)
     if seeds is not None:
         settings = {**settings, "seeds": seeds, "series": [{**one, "seeds": seeds} for one in settings["series"]]}
     chosen = str(data_dir) if data_dir is not None else os.environ.get(VARIABLE)
-    shown = progress or Silent()
-    shown.start(len(questions(settings, chosen, series)), "runs")
-    began = time.perf_counter()
+    progress.start(len(questions(settings, chosen, series)), "runs")
     checkpoints = folder / "checkpoints" if folder is not None else None
-    result = STUDIES[experiment.compute](settings, chosen, checkpoints, shown.advance, series)
-    verdicts = judge_exact(experiment, result.values, scaled=budget == "quick")
-    draw, took = result.figure, time.perf_counter() - began
-    drawing = (lambda report: figures.captioned(draw(), report.caption())) if draw else None
-    return Report(experiment, budget, settings["seeds"], [], result.table, verdicts, took, core_seconds=took, drawing=drawing)
+    study = STUDIES[experiment.compute]
+    return _reported(
+        experiment,
+        budget,
+        settings["seeds"],
+        lambda: study(settings, chosen, checkpoints, progress.advance, series),
+        scaled=budget == "quick",
+    )
 
 
 def _integrate(
@@ -271,24 +282,24 @@ def _integrate(
     seeds: int | None,
     folder: Path | None,
     series: Sequence[str] | None,
-    progress: Progress | None,
+    progress: Progress,
 ) -> Report:
     """Train right-hand sides of differential equations; finished runs stay in the experiment's folder."""
     from nalm.dynamics.studies import STUDIES, questions
 
     settings = experiment.settings_for(budget)
-    for name in series or ():
-        if name not in settings["series"]:
-            raise ValueError(f"{experiment.id} has no series {name!r}; it has: {', '.join(settings['series'])}")
+    _check_series(experiment, settings["series"], series)
     settings = {**settings, "runs": seeds or settings["runs"]}
-    shown = progress or Silent()
-    shown.start(len(questions(settings, series)), "runs")
-    began = time.perf_counter()
-    result = STUDIES[experiment.compute](settings, folder, shown.advance, series)
-    verdicts = judge_exact(experiment, result.values, scaled=budget == "quick", share=0.25)
-    draw, took = result.figure, time.perf_counter() - began
-    drawing = (lambda report: figures.captioned(draw(), report.caption())) if draw else None
-    return Report(experiment, budget, settings["runs"], [], result.table, verdicts, took, core_seconds=took, drawing=drawing)
+    progress.start(len(questions(settings, series)), "runs")
+    study = STUDIES[experiment.compute]
+    return _reported(
+        experiment,
+        budget,
+        settings["runs"],
+        lambda: study(settings, folder, progress.advance, series),
+        scaled=budget == "quick",
+        share=TRAINED_SHARE,
+    )
 
 
 def _train(

@@ -308,9 +308,8 @@ def best_study(
     path = _followed(fit, clock)
     ahead = math.inf if path is None else _gap(path, future)
     truth = Reading(0.5, 0.5, 0.06, 0.05, 0.01, 1.0)
-    published = {"kappa": 0.57, "gamma": 0.62, "power_of_r": 0.64}
     table = [
-        {"quantity": key, "true": true, "published": published.get(key), "trained": a, "refitted": b}
+        {"quantity": key, "true": true, "trained": a, "refitted": b}
         for key, true, a, b in zip(Reading._fields, truth, trained, refitted, strict=True)
     ]
     rows = [
@@ -320,7 +319,7 @@ def best_study(
         ("hidden units", None, float(hidden), float(len(law.exponents))),
         ("L1", None, one.how.l1, 0.0),
     ]
-    table += [{"quantity": name, "true": t, "published": None, "trained": a, "refitted": b} for name, t, a, b in rows]
+    table += [{"quantity": name, "true": t, "trained": a, "refitted": b} for name, t, a, b in rows]
     values = {f"trained {name}": value for name, value in trained._asdict().items()}
     values |= {f"refitted {name}": value for name, value in refitted._asdict().items()}
     values |= {"trained error": run.error, "refitted error": fit.error, "refitted future": ahead}
