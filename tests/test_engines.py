@@ -16,6 +16,8 @@ from nalm.registry import modules
 from nalm.specs import Recipe, Runs
 from nalm.tasks import task_of
 
+pytestmark = pytest.mark.no_cover  # tracing slows the compiler by a third, and compiled code has no lines to count
+
 SHORT = {"iterations": 30, "log_interval": 10}
 """Steps after which logarithms of sums near zero have not yet blown rounding errors up."""
 FUSED = sorted(name for name, record in modules().items() if record.fused)

@@ -14,6 +14,8 @@ from nalm.specs import Cell, Recipe
 from nalm.tasks import TWO_STEPS
 from test_engines import assert_same, check_gradient, job_of, results
 
+pytestmark = pytest.mark.no_cover  # tracing slows the compiler by a third, and compiled code has no lines to count
+
 NETWORKS = {
     "relu-mlp": {"hidden": (5, 5, 5)},
     "relu6-mlp": {"hidden": (5, 5)},

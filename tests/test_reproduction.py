@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
-from nalm import claims, experiments, pages, planning, reproduction, runner
+import nalm
+from nalm import claims, experiments, pages, planning, reproduction, runner, simple_arithmetic
 from nalm.claims import Row
 from nalm.dynamics import studies as ode_studies
 from nalm.experiments import Claim, load, load_all, parse
@@ -268,6 +270,89 @@ def test_an_experiment_from_start_to_files(small, tmp_path):
         reproduction.reproduce("X:fig1", seeds=0)
 
 
+DRAWN = """
+id = "X:fig2"
+title = "A small experiment that draws"
+source = "nobody's paper, figure 2"
+{top}
+[setup]
+task = "{task}"
+inputs = {inputs}
+ranges = ["U[1,2)"]
+seeds = 2
+recipe = {{ iterations = 20, log_interval = 10, batch = 8, evaluation_rows = 20 }}
+[sweep]
+field = "operation"
+values = {operations}
+[[series]]
+name = "one"
+label = "One"
+module = "{module}"
+[published]
+claims = []
+"""
+
+
+@pytest.mark.parametrize(
+    ("figure", "task", "inputs", "module", "operations"),
+    [
+        ("surfaces", "single-module", 2, "nmu", ["mul", "div"]),
+        ("gates", "arithmetic-dataset", 10, "nau+gated-nau-nmu", ["mul", "add"]),
+        ("pareto", "arithmetic-dataset", 10, "nau+nmu", ["mul"]),
+        ("networks", "two-step", 4, "nau+nmu", ["add-mul", "sub-add"]),
+    ],
+)
+def test_experiments_draw_what_they_ask_for(monkeypatch, figure, task, inputs, module, operations):
+    top = f'figure = "{figure}"\nvary = "varied"' + ('\ntable = "networks"' if figure == "networks" else "")
+    text = DRAWN.format(top=top, task=task, inputs=inputs, module=module, operations=json.dumps(operations))
+    monkeypatch.setattr(reproduction, "load", lambda identity: parse(text, "drawn"))
+    monkeypatch.setattr(runner, "engine_for", lambda model, engine: "torch")  # nothing to compile
+    report = reproduction.reproduce("X:fig2", "paper")
+    drawn = report.figure()
+    panels = [axes for axes in drawn.axes if axes.has_data()]
+    if figure == "networks":
+        (line,) = report.table
+        assert (line["network"], line["expressions"]) == ("One", 2)
+        assert panels[0].get_images()[0].get_array().shape == (1, 2)
+    else:
+        titles = " ".join(axes.get_title() for axes in panels)
+        assert all(operation in titles for operation in operations)
+
+
+class TestSimpleArithmetic:
+    """The NPU paper's networks of four operations, all runs of which are trained together."""
+
+    SETTINGS = {"runs": 2, "steps": 3, "batch": 10, "interval": [0.1, 2.1]}
+
+    def test_gives_what_the_claims_ask_for(self):
+        result = simple_arithmetic.simple_arithmetic(self.SETTINGS)
+        assert {claim.key for claim in load("H:fig6").claims if not claim.incomparable} <= set(result.values)
+        assert [line["operation"] for line in result.table] == ["add", "mul", "div", "sqrt"]
+        assert len(result.figure().axes) == 4
+
+    @pytest.mark.parametrize("name", ["real-npu", "nalu", "nmu"])
+    def test_runs_that_are_trained_together_are_those_of_pytorch(self, name):
+        _, build, optimiser, rate = simple_arithmetic.MODELS[name]
+        predict = simple_arithmetic._trained(name, 2, 5, 10, (0.1, 2.1))
+        torch.manual_seed(1)
+        model = build()
+        if name == "nmu":
+            start = torch.rand(2, *model[0].weight.shape, generator=torch.Generator().manual_seed(0))
+            model[0].weight.data.copy_(start[1])
+        own = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop}[optimiser](
+            model.parameters(), rate, **({"alpha": 0.9} if optimiser == "rmsprop" else {})
+        )
+        generator = torch.Generator().manual_seed(0)
+        for _ in range(5):
+            x = 0.1 + 2.0 * torch.rand(2, 10, 2, generator=generator)[1]
+            own.zero_grad()
+            (model(x) - simple_arithmetic.truth(x)).square().mean().backward()
+            own.step()
+            nalm.project_(model)
+        x = torch.tensor([[0.5, 1.5], [2.0, 0.3]])
+        torch.testing.assert_close(predict(x)[1], model(x).detach(), rtol=1e-3, atol=1e-4)
+
+
 def test_differing_claims_are_explained(small, tmp_path):
     report = reproduction.reproduce("X:fig1", "quick", out=tmp_path)
     first = report.to_json()["claims"][0]
@@ -365,8 +450,6 @@ def test_scaled_recipes_keep_their_proportions():
 
 @pytest.mark.parametrize("name", ["snmu-power", "nmu-minmax", "nmu-zscore"])
 def test_variants_train(name):
-    import torch
-
     from nalm.variants import variant
 
     torch.manual_seed(0)
