@@ -1,5 +1,7 @@
 """What several test files share: the papers' ranges and the operations as plain functions."""
 
+import sys
+
 import pytest
 import torch
 
@@ -53,3 +55,12 @@ def draw(parts, shape, generator):
 @pytest.fixture
 def generator():
     return torch.Generator().manual_seed(20200131)
+
+
+@pytest.fixture
+def untraced():
+    """No tracing of lines, which slows Numba's compiler by a third; what it compiles has no lines to count."""
+    trace = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(trace)

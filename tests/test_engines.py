@@ -16,7 +16,7 @@ from nalm.registry import modules
 from nalm.specs import Recipe, Runs
 from nalm.tasks import task_of
 
-pytestmark = pytest.mark.no_cover  # tracing slows the compiler by a third, and compiled code has no lines to count
+pytestmark = pytest.mark.usefixtures("untraced")
 
 SHORT = {"iterations": 30, "log_interval": 10}
 """Steps after which logarithms of sums near zero have not yet blown rounding errors up."""

@@ -432,7 +432,7 @@ def tiny_network(seed=0):
 class TestTrainer:
     def train(self, schedule, **options):
         network, loss, evaluate = tiny_network()
-        return fit(network, 50, loss, evaluate, schedule, seed=7, **options), network
+        return fit(network, 50, loss, evaluate, schedule, seed=7, **options).history, network
 
     def test_the_same_seed_gives_the_same_run_and_checkpoints_change_nothing(self, tmp_path):
         schedule = Schedule(epochs=5, batch=16, penalty=1.0, penalty_start=1, penalty_end=3, anneal=0.5, clip_norm=1.0)
@@ -566,15 +566,15 @@ class TestStudies:
         assert first != second
 
     def test_pairs_are_judged_by_their_last_epoch(self, monkeypatch):
-        def entry(epoch, accuracy, weights):
+        def entry(epoch, accuracy, weights, seen=0.5):
             confusion = (np.eye(10, dtype=int) * 5).tolist()
             scores = {"accuracy": accuracy, "exact": 0.0, "close": accuracy, "label1": 1.0, "label2": 0.5}
-            return {"epoch": epoch, "weights": weights, "confusion": confusion, **scores}
+            return {"epoch": epoch, "weights": weights, "confusion": confusion, **scores, "train": {**scores, "accuracy": seen}}
 
         runs = [
-            {"name": "nmu", "seed": 0, "history": [entry(0, 0.1, [0.5, 0.5]), entry(1, 0.8, [1.0, 0.995])]},
-            {"name": "nmu", "seed": 1, "history": [entry(0, 0.1, [0.5, 0.4]), entry(1, 0.6, [1.0, 0.5])]},
-            {"name": "solved", "seed": 0, "history": [entry(0, 0.1, []), entry(1, 0.9, [])]},
+            {"name": "nmu", "seed": 0, "history": [entry(0, 0.1, [0.5, 0.5]), entry(1, 0.8, [1.0, 0.995])], "seconds": 2.0},
+            {"name": "nmu", "seed": 1, "history": [entry(0, 0.1, [0.5, 0.4], 0.9), entry(1, 0.6, [1.0, 0.5])], "seconds": 3.0},
+            {"name": "solved", "seed": 0, "history": [entry(0, 0.1, []), entry(1, 0.9, [])], "seconds": 4.0},
         ]
         monkeypatch.setattr(studies, "run_all", lambda *arguments: runs)
         listed = [{"name": "nmu", "layer": "nmu", "label": "NMU"}, {"name": "solved", "layer": "solved", "seeds": 1}]
@@ -586,7 +586,11 @@ class TestStudies:
         assert math.isnan(result.values["solved/weights_reached"])
         assert result.values["nmu/least_digit"] == 1
         assert result.table[0]["accuracy_best"] == pytest.approx(80)
+        assert result.table[0]["in training"] == pytest.approx(50)
+        assert result.core_seconds == 9
         assert result.figure().axes
+        among = studies.pair_study({"task": "isolated", "seeds": 2, "series": listed, "judged_among": 2})
+        assert among.values["nmu/accuracy"] == pytest.approx((10 + 10) / 2), "the first of the best in training"
 
     def test_success_is_judged_by_the_bound_of_the_reference(self, monkeypatch):
         def runs(name, *errors):
@@ -594,7 +598,7 @@ class TestStudies:
             for own, error in zip(entries, errors, strict=True):
                 own.append({"epoch": 1, "validation": 1.0, "errors": error, "weights": [1.0, 0.98]})
                 own.append({"epoch": 2, "validation": 2.0, "errors": [98, 98], "weights": [0.5, 0.5]})
-            return [{"name": name, "seed": k, "history": own} for k, own in enumerate(entries)]
+            return [{"name": name, "seed": k, "history": own, "seconds": 1.0} for k, own in enumerate(entries)]
 
         reference = runs("solved", [1.0, 2.0], [1.2, 2.2], [1.1, 2.1], [500.0, 900.0])
         measured = runs("nmu", [1.0, 5.0], [1.3, 2.0])
@@ -645,6 +649,7 @@ class TestStudies:
         monkeypatch.delenv(digits.VARIABLE, raising=False)
         report = reproduce("S:fig9", "quick", out=tmp_path)
         assert [line["cell"] for line in report.table] == ["solved", "nmu"]
+        assert report.core_seconds > 0
         assert all(verdict.verdict != "differ" for verdict in report.verdicts), "a quick run refutes nothing"
         own = tmp_path / "S-fig9"
         assert (own / "figure.png").stat().st_size > 10_000
@@ -652,6 +657,7 @@ class TestStudies:
         times = {path: path.stat().st_mtime_ns for path in (own / "checkpoints").glob("*.pt")}
         again = reproduce("S:fig9", "quick", out=tmp_path, series=["nmu"])
         assert again.table == report.table
+        assert again.core_seconds == pytest.approx(report.core_seconds, rel=0.3), "what was trained before counts"
         assert {path: path.stat().st_mtime_ns for path in (own / "checkpoints").glob("*.pt")} == times, (
             "nothing was trained again"
         )

@@ -14,7 +14,7 @@ from nalm.specs import Cell, Recipe
 from nalm.tasks import TWO_STEPS
 from test_engines import assert_same, check_gradient, job_of, results
 
-pytestmark = pytest.mark.no_cover  # tracing slows the compiler by a third, and compiled code has no lines to count
+pytestmark = pytest.mark.usefixtures("untraced")
 
 NETWORKS = {
     "relu-mlp": {"hidden": (5, 5, 5)},

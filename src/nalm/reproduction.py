@@ -229,7 +229,8 @@ def _reported(
     verdicts = judge_exact(experiment, result.values, scaled=scaled, share=share)
     draw, took = result.figure, time.perf_counter() - began
     drawing = (lambda report: figures.captioned(draw(), report.caption())) if draw else None
-    return Report(experiment, budget, seeds, [], result.table, verdicts, took, core_seconds=took, drawing=drawing)
+    work = took if result.core_seconds is None else result.core_seconds
+    return Report(experiment, budget, seeds, [], result.table, verdicts, took, core_seconds=work, drawing=drawing)
 
 
 def _compute(experiment: Experiment, budget: str) -> Report:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -78,6 +79,8 @@ class Run:
     steps: int
     """Steps of descent before a blow-up."""
     seed: int = 0
+    seconds: float = 0.0
+    """Processor time that it took."""
 
     @property
     def parameters(self) -> int:
@@ -87,6 +90,7 @@ class Run:
 
 def train(data: Trajectories, how: Descent, seed: int = 0) -> Run:
     """Train one model; its result depends on nothing but the arguments."""
+    clock = time.thread_time()
     problem = Problem(data, how.model, how.hidden, substeps=how.substeps)
     start = parameters_of(build(how.model, len(data.names), how.hidden, seed))
     taken, _, theta = problem.descend(start, l1=how.l1, rate=how.learning_rate, steps=how.steps, adam=how.optimiser == "adam")
@@ -95,7 +99,8 @@ def train(data: Trajectories, how: Descent, seed: int = 0) -> Run:
         theta = lbfgs(problem, theta, l1=how.l1, iterations=how.polish)
     error = problem.loss(theta)
     loss = error + how.l1 * float(np.abs(theta).sum())
-    return Run(theta, loss, error, status if math.isfinite(loss) else "diverged", taken, seed)
+    status = status if math.isfinite(loss) else "diverged"
+    return Run(theta, loss, error, status, taken, seed, time.thread_time() - clock)
 
 
 def train_all(

@@ -147,7 +147,7 @@ def grid_study(
             values[f"front of {second} beaten by {first}"] = float(np.mean(beaten)) if beaten else math.nan
             values[f"{first} over {second}"] = values[f"{first}/median"] / values[f"{second}/median"]
     marks = _others(data, table)
-    return Exact(values, table, lambda: _draw_grid(points, marks, data))
+    return Exact(values, table, lambda: _draw_grid(points, marks, data), sum(run.seconds for run in runs))
 
 
 def _line(label: str, l1: float | None, runs: Sequence[Run]) -> dict[str, Any]:
@@ -324,7 +324,8 @@ def best_study(
     values |= {f"refitted {name}": value for name, value in refitted._asdict().items()}
     values |= {"trained error": run.error, "refitted error": fit.error, "refitted future": ahead}
     drawn = (exponents, gates, coefficients, law, fit)
-    return Exact(values, [_printable(line) for line in table], lambda: _draw_best(data, *drawn))
+    took = sum(run.seconds for run in runs)
+    return Exact(values, [_printable(line) for line in table], lambda: _draw_best(data, *drawn), took)
 
 
 def _gap(path: NDArray[np.float64], truth: NDArray[np.float64]) -> float:

@@ -50,6 +50,8 @@ class Exact:
     """Rows for CSV and Markdown."""
     figure: Callable[[], Figure] | None = None
     """Draws the figure, if there is one."""
+    core_seconds: float | None = None
+    """What its runs took one core, whenever they were trained; None where nothing is kept between runs."""
 
 
 def plain_table(values: Mapping[str, float]) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from torch.nn import functional as F  # noqa: N812
 from nalm.images import tasks, trainer
 from nalm.images.digits import Digits, load
 from nalm.images.networks import ColourPairs, ImageReader, IsolatedPairs, SequenceNetwork, last_layer, product_weights
-from nalm.images.trainer import Schedule, best_device, fit
+from nalm.images.trainer import Schedule, Trained, best_device, fit
 from nalm.layers import Unit
 from nalm.options import LogMagnitude
 from nalm.training import MAPE, PCC
@@ -80,12 +80,12 @@ def load_cached(data_dir: str | None) -> Digits:
 def run(
     question: Question, folder: Path | None = None, on_share: Callable[[float], None] = lambda share: None
 ) -> dict[str, Any]:
-    """Train one run, from its checkpoint if there is one; a dictionary with `name`, `seed` and `history`."""
+    """Train one run, from its checkpoint if there is one; a dictionary with `name`, `seed`, `history` and `seconds`."""
     checkpoint = folder / f"{question.name}-{question.seed}-{question.key}.pt" if folder is not None else None
     with torch.random.fork_rng(), _logged(folder):
         torch.manual_seed(question.seed)
-        history = RUNS[question.task](question, checkpoint, on_share)
-    return {"name": question.name, "seed": question.seed, "history": history}
+        trained = RUNS[question.task](question, checkpoint, on_share)
+    return {"name": question.name, "seed": question.seed, **trained._asdict()}
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def _prepared(network: nn.Module, settings: Mapping[str, Any]) -> None:
             part.reduced = settings.get("bfloat16", False)
 
 
-def _pairs(question: Question, checkpoint: Path | None, on_share: Callable[[float], None]) -> list[dict[str, Any]]:
+def _pairs(question: Question, checkpoint: Path | None, on_share: Callable[[float], None]) -> Trained:
     """Two digits and the product or ratio of their labels; colour channels with moved digits, or digits side by side."""
     settings, device = question.settings, best_device()
     operation, moved = settings["operation"], question.task == "colour"
@@ -166,14 +166,19 @@ def _pairs(question: Question, checkpoint: Path | None, on_share: Callable[[floa
         images, _, target = train.batch(rows)
         return criterion(network(seen(images))[1], target.to(device), step)
 
-    def evaluate() -> dict[str, Any]:
+    learned = train.take(np.linspace(0, len(train) - 1, min(len(train), len(test))).astype(np.int64))
+
+    def scores(part: tasks.Pairs) -> dict[str, Any]:
         generator = torch.Generator().manual_seed(0)
         results = [
-            network(seen(test.batch(slice(k, k + EVALUATION_BATCH))[0], generator))
-            for k in range(0, len(test), EVALUATION_BATCH)
+            network(seen(part.batch(slice(k, k + EVALUATION_BATCH))[0], generator))
+            for k in range(0, len(part), EVALUATION_BATCH)
         ]
-        labels, output = (torch.cat(part).cpu().numpy() for part in zip(*results, strict=True))
-        return {"weights": product_weights(layer), **_scores(labels, output, test, operation)}
+        labels, output = (torch.cat(one).cpu().numpy() for one in zip(*results, strict=True))
+        return _scores(labels, output, part, operation)
+
+    def evaluate() -> dict[str, Any]:
+        return {"weights": product_weights(layer), **scores(test), "train": scores(learned)}
 
     decay = {"layer": 1e-3} if question.layer == "mlp" else {}
     schedule = _schedule(settings, decay=decay)
@@ -183,24 +188,24 @@ def _pairs(question: Question, checkpoint: Path | None, on_share: Callable[[floa
     )
 
 
-def _scores(labels: Any, output: Any, test: tasks.Pairs, operation: str) -> dict[str, Any]:
-    """Accuracies on the unseen pairs: strict, rounded (quotients: to five digits), and within five per cent; confusions."""
+def _scores(labels: Any, output: Any, part: tasks.Pairs, operation: str) -> dict[str, Any]:
+    """Accuracies: strict, rounded (quotients: to five digits), and within five per cent; confusions."""
     guessed = np.clip(np.rint(labels), 0, 9).astype(int)
     confusion = np.zeros((10, 10), int)
-    np.add.at(confusion, (test.labels.ravel(), guessed.ravel()), 1)
-    rounded = np.rint(output) == test.target if operation == "mul" else np.round(output, 5) == np.round(test.target, 5)
+    np.add.at(confusion, (part.labels.ravel(), guessed.ravel()), 1)
+    rounded = np.rint(output) == part.target if operation == "mul" else np.round(output, 5) == np.round(part.target, 5)
     return {
         "accuracy": float(np.mean(rounded)),
-        "exact": float(np.mean(output == test.target)),
-        "close": float(np.mean(np.abs(output - test.target) <= 0.05 * np.abs(test.target))),
-        "label1": float(np.mean(guessed[:, 0] == test.labels[:, 0])),
-        "label2": float(np.mean(guessed[:, 1] == test.labels[:, 1])),
-        "error": float(np.mean((output - test.target).astype(np.float64) ** 2)),
+        "exact": float(np.mean(output == part.target)),
+        "close": float(np.mean(np.abs(output - part.target) <= 0.05 * np.abs(part.target))),
+        "label1": float(np.mean(guessed[:, 0] == part.labels[:, 0])),
+        "label2": float(np.mean(guessed[:, 1] == part.labels[:, 1])),
+        "error": float(np.mean((output - part.target).astype(np.float64) ** 2)),
         "confusion": confusion.tolist(),
     }
 
 
-def _sequence(question: Question, checkpoint: Path | None, on_share: Callable[[float], None]) -> list[dict[str, Any]]:
+def _sequence(question: Question, checkpoint: Path | None, on_share: Callable[[float], None]) -> Trained:
     """Digits one after the other and their cumulative sum or product."""
     settings, device = question.settings, best_device()
     operation, data = settings["operation"], load_cached(question.data_dir)
@@ -241,7 +246,7 @@ def _sequence(question: Question, checkpoint: Path | None, on_share: Callable[[f
     )
 
 
-RUNS: dict[str, Callable[..., list[dict[str, Any]]]] = {"isolated": _pairs, "colour": _pairs, "sequence": _sequence}
+RUNS: dict[str, Callable[..., Trained]] = {"isolated": _pairs, "colour": _pairs, "sequence": _sequence}
 
 _line: tuple[Any, Any]
 """In a worker: the queue on which it tells how far it is, and the event that tells it to stop."""

@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["STUDIES", "pair_study", "questions", "sequence_study"]
 
 SERIES_KEYS = ("name", "label", "layer", "seeds")
+JUDGING = ("series", "task", "seeds", "pairs", "metric", "judged_among")
+"""Settings of a study that do not change how a run is trained."""
 SURE = 0.99
 """One-sided level of the bound of success: the papers' one per cent."""
 
 
 def questions(settings: Mapping[str, Any], data_dir: str | None, series: Sequence[str] | None = None) -> list[Question]:
     """The runs of a study, seed by seed, so that a study that is cut short has something of every series."""
-    shared = {key: value for key, value in settings.items() if key not in ("series", "task", "seeds")}
+    shared = {key: value for key, value in settings.items() if key not in JUDGING}
     asked = []
     for number in range(max(one.get("seeds", settings["seeds"]) for one in settings["series"])):
         for one in settings["series"]:
@@ -68,20 +70,22 @@ def pair_study(
     """Products or quotients of two digits: accuracies on unseen pairs, weights, confusions.
 
     Settings: `task`, `operation`, `folds`, `seeds` (how many of the folds), `series` (name, label, layer and what differs),
-    samples and schedule; see `Schedule`.
+    samples and schedule; see `Schedule`. A run is judged at its last evaluation, or with `judged_among` at that of the last so
+    many which has the best accuracy in training.
     """
     found = _runs(settings, data_dir, folder, on_share, series)
+    judged = {name: [_judged(run, settings.get("judged_among", 1)) for run in runs] for name, runs in found.items()}
     labels = {one["name"]: one.get("label", one["name"]) for one in settings["series"] if one["name"] in found}
     metric = settings.get("metric", "accuracy")
     values: dict[str, float] = {}
     table = []
-    for name, runs in found.items():
-        ends = [run["history"][-1] for run in runs]
-        line: dict[str, Any] = {"layer": labels[name], "folds": len(runs), "epochs": ends[0]["epoch"]}
+    for name, ends in judged.items():
+        line: dict[str, Any] = {"layer": labels[name], "folds": len(ends), "epochs": found[name][0]["history"][-1]["epoch"]}
         for key in ("accuracy", "exact", "close", "label1", "label2"):
             mean, error = _mean([100 * end[key] for end in ends])
             line |= {key: mean, f"{key}_error": None if math.isnan(error) else error}
             values |= {f"{name}/{key}": mean, f"{name}/{key} low": mean - error, f"{name}/{key} high": mean + error}
+        line["in training"] = _mean([100 * end["train"][metric] for end in ends])[0]
         line["accuracy_best"] = max(100 * end["accuracy"] for end in ends)
         weights = [end["weights"] for end in ends]
         off = [max(abs(abs(w) - 1) for w in own[:2]) if own else math.nan for own in weights]
@@ -100,10 +104,26 @@ def pair_study(
         for second in found:
             values[f"{first} over {second}"] = values[f"{first}/{metric}"] - values[f"{second}/{metric}"]
     source = load_cached(data_dir).source
-    return Exact(values, table, lambda: _draw_pairs(found, labels, metric, source))
+    return Exact(values, table, lambda: _draw_pairs(found, judged, labels, metric, source), _core_seconds(found))
 
 
-def _draw_pairs(found: Mapping[str, list[dict[str, Any]]], labels: Mapping[str, str], metric: str, source: str) -> Figure:
+def _judged(run: Mapping[str, Any], among: int) -> Mapping[str, Any]:
+    """Of the last evaluations of a run, the first with the best accuracy in training."""
+    entries: list[dict[str, Any]] = run["history"][-among:]
+    return max(entries, key=lambda entry: entry["train"]["accuracy"])
+
+
+def _core_seconds(found: Mapping[str, list[dict[str, Any]]]) -> float:
+    return math.fsum(run["seconds"] for runs in found.values() for run in runs)
+
+
+def _draw_pairs(
+    found: Mapping[str, list[dict[str, Any]]],
+    judged: Mapping[str, list[Mapping[str, Any]]],
+    labels: Mapping[str, str],
+    metric: str,
+    source: str,
+) -> Figure:
     """Accuracies; accuracy over epochs; paths of the weights; confusions of the first fold."""
     names = list(found)
     pathed = [name for name in names if len(found[name][0]["history"][-1]["weights"]) >= 2]
@@ -113,13 +133,16 @@ def _draw_pairs(found: Mapping[str, list[dict[str, Any]]], labels: Mapping[str, 
     bars, curves = rows[0].subplots(1, 2)
     for place, key in enumerate(("label1", "label2", metric)):
         for number, name in enumerate(names):
-            mean, error = _mean([100 * run["history"][-1][key] for run in found[name]])
+            mean, error = _mean([100 * end[key] for end in judged[name]])
             at = place + (number - (len(names) - 1) / 2) * 0.8 / len(names)
             bars.bar(
                 at, mean, 0.75 / len(names), color=COLOURS[number % len(COLOURS)], label=labels[name] if place == 0 else None
             )
             if not math.isnan(error):
                 bars.errorbar(at, mean, error, color="0.2", capsize=2, linewidth=1)
+            learned = _mean([100 * end["train"][key] for end in judged[name]])[0]
+            first = place == number == 0
+            bars.plot(at, learned, "_", color="0.2", markersize=9, label="pairs of training" if first else None)
     bars.set_xticks(range(3), ["first digit", "second digit", "result"], fontsize="small")
     bars.set_ylabel("accuracy on unseen pairs, %")
     bars.set_ylim(0, 102)
@@ -216,7 +239,8 @@ def sequence_study(
                 key = f"/length{length}"
                 values[f"{first} over {second}{key}"] = values[first + key] - values[second + key]
     source = load_cached(data_dir).source
-    return Exact(values, table, lambda: _draw_sequences(found, errors, shares, bound, labels, lengths, source))
+    drawn = (found, errors, shares, bound, labels, lengths, source)
+    return Exact(values, table, lambda: _draw_sequences(*drawn), _core_seconds(found))
 
 
 def reference_bound(errors: Any, trained: int) -> Any:

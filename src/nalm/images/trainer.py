@@ -8,7 +8,7 @@ import pickle
 import tempfile
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["Schedule", "best_device", "fit"]
+__all__ = ["Schedule", "Trained", "best_device", "fit"]
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +58,15 @@ class Schedule:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
 
 
+class Trained(NamedTuple):
+    """What training gave."""
+
+    history: list[dict[str, Any]]
+    """A dictionary for each evaluation, with `epoch` and what the evaluation said."""
+    seconds: float
+    """Processor time that it took, before and after interruptions."""
+
+
 def best_device() -> torch.device:
     """CUDA or MPS where there is one, else the processor."""
     if torch.cuda.is_available():
@@ -77,8 +86,8 @@ def fit(
     name: str = "",
     checkpoint: Path | None = None,
     on_epoch: Callable[[float], None] = lambda share: None,
-) -> list[dict[str, Any]]:
-    """Train a network and give its history, a dictionary for each evaluation with `epoch` and what `evaluate` says.
+) -> Trained:
+    """Train a network and give its history and the time it took.
 
     `loss(rows, step)` is the loss on the samples of an array of indices. The order of an epoch, dropout and noise follow from
     seed and epoch alone, so that a run that is continued from a checkpoint ends as one that was not interrupted. A checkpoint
@@ -89,7 +98,14 @@ def fit(
     optimiser = torch.optim.Adam(_groups(network, schedule.decay), lr=schedule.learning_rate, fused=fused)
     nalms = list(units(network))
     history: list[dict[str, Any]] = []
-    start = _resume(checkpoint, network, optimiser, history)
+    start, before = _resume(checkpoint, network, optimiser, history)
+    clock = time.process_time()
+
+    def save(epochs: int) -> None:
+        if checkpoint is not None:
+            state = {"network": network.state_dict(), "optimiser": optimiser.state_dict(), "history": history}
+            _save(checkpoint, {"epoch": epochs, "seconds": before + time.process_time() - clock, **state})
+
     on_epoch(start / max(schedule.epochs, 1))
     step = start * -(-samples // schedule.batch)
     with torch.random.fork_rng():
@@ -119,11 +135,11 @@ def fit(
                 on_epoch(min(schedule.batch, samples - first) / samples / schedule.epochs)
             seconds = time.perf_counter() - began
             log.info("%s epoch %d: %.0f images a second, loss %.4g", name, epoch, images / seconds, float(total.detach()))
-            _save(checkpoint, network, optimiser, epoch + 1, history)
+            save(epoch + 1)
         if not history or history[-1]["epoch"] != schedule.epochs:
             history.append({"epoch": schedule.epochs, **_evaluated(network, evaluate)})
-            _save(checkpoint, network, optimiser, schedule.epochs, history)
-    return history
+            save(schedule.epochs)
+    return Trained(history, before + time.process_time() - clock)
 
 
 def _groups(network: nn.Module, decay: Mapping[str, float]) -> list[dict[str, Any]]:
@@ -150,20 +166,17 @@ def _evaluated(network: nn.Module, evaluate: Callable[[], dict[str, Any]]) -> di
     return evaluate()
 
 
-def _save(path: Path | None, network: nn.Module, optimiser: Any, epoch: int, history: list[dict[str, Any]]) -> None:
-    if path is None:
-        return
-    state = {"epoch": epoch, "network": network.state_dict(), "optimiser": optimiser.state_dict(), "history": history}
+def _save(path: Path, state: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         torch.save(state, file)
     os.replace(file.name, path)
 
 
-def _resume(path: Path | None, network: nn.Module, optimiser: Any, history: list[dict[str, Any]]) -> int:
-    """Load a checkpoint, if there is one, and give the epoch to go on with."""
+def _resume(path: Path | None, network: nn.Module, optimiser: Any, history: list[dict[str, Any]]) -> tuple[int, float]:
+    """Load a checkpoint, if there is one, and give the epoch to go on with and the seconds that were spent on it."""
     if path is None or not path.exists():
-        return 0
+        return 0, 0.0
     try:
         state = torch.load(path, weights_only=True)
         network.load_state_dict(state["network"])
@@ -173,4 +186,4 @@ def _resume(path: Path | None, network: nn.Module, optimiser: Any, history: list
             f"{path} is not a checkpoint of this network ({str(error).splitlines()[0]}): remove it to start anew"
         ) from None
     history.extend(state["history"])
-    return int(state["epoch"])
+    return int(state["epoch"]), float(state["seconds"])
