@@ -1,10 +1,21 @@
-"""Write the parts of the documentation that follow from the code: `docs/modules.md` from the registry."""
+"""Write the pages that follow from the code: `docs/modules.md` from the registry, `docs/api.md` from the docstrings."""
 
+import importlib
+import inspect
 from pathlib import Path
 
+import nalm
 from nalm.registry import PAPERS, modules
 
 HERE = Path(__file__).parent
+ROOMS = {
+    "nalm.training": "What an ordinary training loop may use: losses, schedules, clipping, noise.",
+    "nalm.discover": "From a table to a report, as `nalm discover` prints it.",
+    "nalm.dynamics": "Differential equations from time series.",
+    "nalm.images": "Arithmetic behind image networks.",
+    "nalm.reproduction": "The papers' experiments from Python.",
+}
+"""Public names beside those of `nalm` itself."""
 
 
 def module_table() -> str:
@@ -40,5 +51,51 @@ def module_table() -> str:
     return "\n".join(lines)
 
 
+def api() -> str:
+    """The page of public names, in Markdown."""
+    lines = [
+        "# Public names",
+        "",
+        "Written by `make docs` from the docstrings; do not edit. `help(nalm.NMU)` shows formula, arguments and reference.",
+        "",
+        "## nalm",
+        "",
+    ]
+    names = [name for name in nalm.__all__ if not inspect.ismodule(getattr(nalm, name)) and name != "__version__"]
+    units = [name for name in names if inspect.isclass(getattr(nalm, name)) and issubclass(getattr(nalm, name), nalm.Unit)]
+    for title, chosen in (("Layers", units), ("Everything else", [name for name in names if name not in units])):
+        lines += [f"### {title}", "", *_entries(nalm, chosen), ""]
+    for room, purpose in ROOMS.items():
+        module = importlib.import_module(room)
+        lines += [f"## {room}", "", purpose, "", *_entries(module, module.__all__), ""]
+    return "\n".join(lines)
+
+
+def _entries(module: object, names: list[str]) -> list[str]:
+    """A line for each class and function: how it is called, and what it is."""
+    entries = []
+    for name in names:
+        value = getattr(module, name)
+        if callable(value):
+            purpose = inspect.getdoc(value).split("\n\n")[0].replace("\n", " ")
+            failure = inspect.isclass(value) and issubclass(value, Exception)
+            call = name if failure else f"{name}({', '.join(_arguments(value))})"
+            entries.append(f"- `{call}`: {purpose}")
+    return entries
+
+
+def _arguments(value: object) -> list[str]:
+    """Names of the arguments, with their defaults; what selects device and precision is left out, as all layers have it."""
+    shown = []
+    for name, one in inspect.signature(value).parameters.items():
+        if name in ("device", "dtype") or name.startswith("_"):
+            continue
+        stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+        written = "..." if repr(one.default).startswith("<") else repr(one.default)
+        shown.append(stars + name + ("" if one.default is one.empty else f"={written}"))
+    return shown
+
+
 if __name__ == "__main__":
+    (HERE / "api.md").write_text(api(), encoding="utf-8")
     (HERE / "modules.md").write_text(module_table(), encoding="utf-8")

@@ -263,6 +263,8 @@ def test_speed(monkeypatch, capsys):
     (row,) = json.loads(out)["speed"]
     assert row["module"] == "nmu"
     assert row["fused_ratio"] == pytest.approx(row["plain_us"] / row["fused_us"])
+    code, out, _ = run(monkeypatch, capsys, "speed", "--module", "nlrl,nsr", "--json")
+    assert [(row["module"], row["operation"]) for row in json.loads(out)["speed"]] == [("nlrl", "and"), ("nsr", "lt")]
     code, out, err = run(monkeypatch, capsys, "speed", "--module", "product-fc")
     assert (code, out) == (2, "")
     assert "no kernel for product-fc" in err

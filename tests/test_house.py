@@ -113,9 +113,10 @@ def test_listed_names_are_those_type_checkers_see():
         nalm.NAUU  # noqa: B018
 
 
-def test_module_page_is_up_to_date():
-    page = runpy.run_path(str(ROOT / "docs" / "generate.py"))["module_table"]()
-    assert (ROOT / "docs" / "modules.md").read_text() == page, "run `make docs`"
+@pytest.mark.parametrize(("name", "written_by"), [("modules.md", "module_table"), ("api.md", "api")])
+def test_generated_pages_are_up_to_date(name, written_by):
+    page = runpy.run_path(str(ROOT / "docs" / "generate.py"))[written_by]()
+    assert (ROOT / "docs" / name).read_text() == page, "run `make docs`"
 
 
 def test_version_stands_in_one_place():

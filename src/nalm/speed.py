@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ from nalm.training import LinearRamp
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from torch import Tensor
+
     from nalm.specs import Recipe
     from nalm.tasks import Task
 
@@ -33,30 +35,44 @@ STACKS = ("nau+nmu",)
 """Two layers that are measured with a hundred inputs."""
 
 
+class _Case(NamedTuple):
+    """What a module is timed on."""
+
+    task: Task
+    operation: str
+    target: Callable[[Tensor, Tensor], Tensor]
+    ranges: tuple[str, ...] = NINE_RANGES
+    whole: tuple[int, int] | None = None
+    """Range of the whole numbers that the plain loop draws; by default it draws real ones."""
+    inputs: int = 2
+
+
+def _less(a: Tensor, b: Tensor) -> Tensor:
+    return (a < b).float()
+
+
+def _case(name: str) -> _Case:
+    record = info(name.rpartition("+")[2])
+    if record.domain == "boolean":
+        return _Case(task_of("logic"), "and", torch.mul, ("Z[0,2)",) * len(NINE_RANGES), (0, 2))
+    if record.domain == "integer":
+        return _Case(task_of("comparison"), "lt", _less, ("Z[-10,10)",) * len(NINE_RANGES), (-10, 10))
+    operation, target = ("mul", torch.mul) if "mul" in record.operations else ("add", torch.add)
+    if "+" in name:
+        return _Case(task_of("arithmetic-dataset"), operation, target, inputs=100)
+    return _Case(task_of("single-module"), operation, target)
+
+
 def fused_names() -> list[str]:
-    """Every module of real numbers that the fused engine has a kernel for, and a stack."""
-    real = [name for name, record in modules().items() if record.domain not in ("boolean", "integer")]
-    return [*(name for name in real if info(name).fused), *STACKS]
+    """Every module that the fused engine has a kernel for, and a stack."""
+    return [*(name for name, record in modules().items() if record.fused), *STACKS]
 
 
-def _operation(name: str) -> str:
-    return "mul" if "mul" in info(name.rpartition("+")[2]).operations else "add"
-
-
-def _inputs(name: str) -> int:
-    return 100 if "+" in name else 2
-
-
-def _task(name: str) -> Task:
-    return task_of("arithmetic-dataset" if "+" in name else "single-module")
-
-
-def plain_loop(name: str, operation: str, recipe: Recipe, seconds: float = 0.5) -> float:
+def plain_loop(name: str, recipe: Recipe, seconds: float = 0.5) -> float:
     """Seconds a step of an ordinary training loop for one model takes: bare steps of the published recipe, no logging."""
-    inputs = _inputs(name)
-    layer: Any = model_of(name).build(inputs)
-    combine = torch.mul if operation == "mul" else torch.add
-    (a, b), (c, d) = _task(name).spans(inputs, 0, {})
+    case = _case(name)
+    layer: Any = model_of(name).build(case.inputs)
+    (a, b), (c, d) = case.task.spans(case.inputs, 0, {}, case.operation)
     optimiser = torch.optim.Adam(layer.parameters(), recipe.learning_rate)
     ramp = LinearRamp(recipe.penalty, 0, 1)
     clips: list[Callable[..., None]] = []
@@ -69,9 +85,11 @@ def plain_loop(name: str, operation: str, recipe: Recipe, seconds: float = 0.5) 
         while step <= warm or time.perf_counter() - began < seconds:
             if step == warm:
                 began = time.perf_counter()
-            x = torch.rand(recipe.batch, inputs) + 1
-            target = combine(x[:, a:b].sum(1, keepdim=True), x[:, c:d].sum(1, keepdim=True))
-            loss = (layer(x) - target).square().mean()
+            shape = (recipe.batch, case.inputs)
+            x = torch.randint(*case.whole, shape).float() if case.whole else torch.rand(shape) + 1
+            target = case.target(x[:, a:b].sum(1, keepdim=True), x[:, c:d].sum(1, keepdim=True))
+            output = layer(x) if case.operation != "lt" else layer(x)[..., 0]
+            loss = (output - target).square().mean()
             if recipe.penalty:
                 loss = loss + ramp(step) * penalty(layer)
             if recipe.norm:
@@ -98,25 +116,24 @@ def measure(names: Sequence[str]) -> list[dict[str, Any]]:
     """
     rows = []
     for name in names:
-        model, inputs, task = model_of(name), _inputs(name), _task(name)
-        operation = _operation(name)
-        recipe = model.recipe_for(task.name, operation, inputs)
-        plain = min(plain_loop(name, operation, recipe) for _ in range(REPEATS))
-        module = model.build(inputs)
+        model, case = model_of(name), _case(name)
+        recipe = model.recipe_for(case.task.name, case.operation, case.inputs)
+        plain = min(plain_loop(name, recipe) for _ in range(REPEATS))
+        module = model.build(case.inputs)
         seeds = list(range(RUNS_A_RANGE))
-        starts = np.stack([model.starts(module, inputs, seed, 16 if recipe.reinitialise else 1) for seed in seeds])
-
-        spans = np.array([task.spans(inputs, seed, {}) for seed in seeds])
-        job = Job(recipe, operation, inputs, "", "", seeds, spans, starts)
+        starts = np.stack([model.starts(module, case.inputs, seed, 16 if recipe.reinitialise else 1) for seed in seeds])
+        spans = np.array([case.task.spans(case.inputs, seed, {}, case.operation) for seed in seeds])
+        job = Job(recipe, case.operation, case.inputs, "", "", seeds, spans, starts)
         compile_seconds = fused.compile_kernel(module)
-        fast = min(_fused_step(module, _shorter(10_000 if inputs == 2 else 1_000, 1000, job)) for _ in range(REPEATS))
-        runs = len(NINE_RANGES) * RUNS_A_RANGE
-        stacked = _stacked_step(module, _shorter(600, 10**9, job)) / runs
+        steps = 10_000 if case.inputs == 2 else 1_000
+        fast = min(_fused_step(module, _shorter(steps, 1000, job, case.ranges)) for _ in range(REPEATS))
+        runs = len(case.ranges) * RUNS_A_RANGE
+        stacked = _stacked_step(module, _shorter(600, 10**9, job, case.ranges)) / runs
         rows.append(
             {
                 "module": name,
-                "operation": operation,
-                "inputs": inputs,
+                "operation": case.operation,
+                "inputs": case.inputs,
                 "plain_us": plain * 1e6,
                 "torch_us": stacked * 1e6,
                 "fused_us": fast * 1e6,
@@ -139,10 +156,10 @@ def _fused_step(module: Any, jobs: Sequence[Job]) -> float:
     return (time.perf_counter() - began) / steps
 
 
-def _shorter(iterations: int, log_interval: int, template: Job) -> list[Job]:
-    """The same runs on all nine ranges, with fewer iterations."""
+def _shorter(iterations: int, log_interval: int, template: Job, ranges: Sequence[str]) -> list[Job]:
+    """The same runs on all ranges, with fewer iterations."""
     shorter = template.recipe.replace(iterations=iterations, log_interval=log_interval)
-    return [replace(template, recipe=shorter, interpolation=r, extrapolation=PAIRED[r]) for r in NINE_RANGES]
+    return [replace(template, recipe=shorter, interpolation=r, extrapolation=PAIRED[r]) for r in ranges]
 
 
 def _stacked_step(module: Any, jobs: Sequence[Job]) -> float:

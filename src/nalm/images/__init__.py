@@ -3,7 +3,7 @@
 from nalm.images.digits import Digits, download, load
 from nalm.images.networks import Cell, ColourPairs, DigitClassifier, IsolatedPairs, SequenceNetwork, ThinPlateSpline, last_layer
 from nalm.images.tasks import Pairs, Sequences, sequences, split_pairs
-from nalm.images.trainer import Schedule, fit
+from nalm.images.trainer import Schedule, Trained, fit
 
 __all__ = [
     "Cell",
@@ -16,6 +16,7 @@ __all__ = [
     "SequenceNetwork",
     "Sequences",
     "ThinPlateSpline",
+    "Trained",
     "download",
     "fit",
     "last_layer",
