@@ -318,20 +318,15 @@ def reproduce_command(
         typer.echo(f"wrote {page}")
 
 
-def _problem(line: dict[str, Any]) -> dict[str, Any]:
-    """A line of a table of problems, as it is printed."""
-    from nalm.pages import problem_cells
-
-    return problem_cells(line)
-
-
 def _print_report(report: Any, out: str | None) -> None:
+    from nalm import pages
+
     document, experiment = report.to_json(), report.experiment
     typer.echo(f"{experiment.id}: {experiment.title} ({experiment.source})")
     if experiment.note:
         typer.echo(" ".join(experiment.note.split()))
     if experiment.table == "problems":
-        _print_rows([_problem(line) for line in document["table"]])
+        _print_rows([pages.problem_cells(line) for line in document["table"]])
     elif experiment.table == "networks" or experiment.groups or not report.rows:
         _print_rows(document["table"])
     else:
@@ -339,9 +334,11 @@ def _print_report(report: Any, out: str | None) -> None:
     if report.verdicts:
         table = _table("claim", "what", "published", "measured", "verdict")
         for claim in document["claims"]:
-            reason = f": {claim['reason']}" if claim["reason"] else ""
+            reason = f": {claim['reason']}" if claim["reason"] and claim["verdict"] != "differ" else ""
             table.add_row(claim["id"], claim["what"], claim["published"], claim["measured"], claim["verdict"] + reason)
         _console().print(table)
+        for names, why in pages.explanations(document).items():
+            typer.echo(f"differ, {names}: {why}")
     counts = ", ".join(f"{count} {name}" for name, count in report.counts().items())
     typer.echo(f"{len(report.verdicts)} published claims: {counts}")
     trained = f"{report.seeds} seeds, {report.engine} engine, " if report.rows else ""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
-__all__ = ["own_page", "page", "problem_cells", "section"]
+__all__ = ["explanations", "own_page", "page", "problem_cells", "section"]
 
 
 def section(document: Mapping[str, Any], experiment: Experiment) -> list[str]:
@@ -39,13 +39,19 @@ def section(document: Mapping[str, Any], experiment: Experiment) -> list[str]:
         reason = f": {claim['reason']}" if claim["reason"] and claim["verdict"] != "differ" else ""
         cells = [claim["id"], claim["what"], claim["published"], claim["measured"], verdict + reason]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    differing = explanations(document)
+    if differing:
+        lines += ["", *(f"- {names}: {why}" for names, why in differing.items())]
+    return [*lines, ""]
+
+
+def explanations(document: Mapping[str, Any]) -> dict[str, str]:
+    """Why claims of a report differ: the ids of all claims with the same reason, and the reason."""
     differing: dict[str, list[str]] = {}
     for claim in document["claims"]:
         if claim["verdict"] == "differ":
             differing.setdefault(claim["reason"] or "not explained yet", []).append(claim["id"])
-    if differing:
-        lines += ["", *(f"- {', '.join(names)}: {why}" for why, names in differing.items())]
-    return [*lines, ""]
+    return {", ".join(names): why for why, names in differing.items()}
 
 
 def problem_cells(line: Mapping[str, Any]) -> dict[str, str]:

@@ -1,0 +1,68 @@
+"""Which module for which operation: the tables of docs/choosing.md.
+
+    python benchmarks/choosing.py                            print the tables
+    python benchmarks/choosing.py --page docs/choosing.md    write them into the page
+
+Every module that can express an operation is trained on it: with the published recipe on two inputs and on ten, of which eight
+are irrelevant, and with the robust recipe, where there is one, on ten. A number is the share of runs whose test error, beyond
+the training range, is below 1e-5; it is a mean over the ranges of its column.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+
+import nalm
+from nalm.tasks import RANGE_SETS
+
+OPERATIONS = {"add": "a + b", "sub": "a - b", "mul": "a × b", "div": "a ÷ b"}
+RANGES = {"positive": RANGE_SETS["positive"], "negative": RANGE_SETS["negative"], "both signs": RANGE_SETS["mixed-sign"]}
+COLUMNS = {"2 inputs": (2, "published"), "10 inputs": (10, "published"), "10 inputs, robust": (10, "robust")}
+
+
+def shares(module: str, operation: str, inputs: int, recipe: str, seeds: int) -> list[str]:
+    """Share of runs solved on each kind of range, as text; empty where the module has no such recipe."""
+    if recipe == "robust" and nalm.modules()[module].robust is None:
+        return [""] * len(RANGES)
+    ranges = list(dict.fromkeys(text for part in RANGES.values() for text in part))
+    result = nalm.benchmark(module, "single-module", operation, ranges, seeds, inputs=inputs, recipe=recipe)
+    rates = {row["interpolation"]: row["success_rate"] for row in result.rows}
+    means = [float(np.mean([rates[text] for text in part])) for part in RANGES.values()]
+    return [f"**{mean:.2f}**" if mean == 1 else f"{mean:.2f}" for mean in means]
+
+
+def table(operation: str, seeds: int) -> str:
+    """A line for each module that can express an operation."""
+    names = [name for name, record in nalm.modules().items() if operation in record.operations and record.fused]
+    head = ["module", *(f"{column}: {kind}" for column in COLUMNS for kind in RANGES)]
+    lines = [head, ["---"] * len(head)]
+    for name in names:
+        cells = [cell for how in COLUMNS.values() for cell in shares(name, operation, *how, seeds)]
+        lines.append([f"`{name}`", *cells])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def main() -> None:
+    """Measure and print, or write into the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=25)
+    parser.add_argument("--page", type=Path, help="Markdown page with a block of measurements")
+    given = parser.parse_args()
+    began = time.perf_counter()
+    parts = []
+    for operation, formula in OPERATIONS.items():
+        parts.append(f"### {formula}\n\n{table(operation, given.seeds)}")
+        print(parts[-1], flush=True)
+    print(f"\n{given.seeds} seeds a range, {time.perf_counter() - began:.0f} s")
+    if given.page:
+        before, mark, after = given.page.read_text(encoding="utf-8").partition("<!-- measured -->\n")
+        _, end, after = after.partition("<!-- end -->")
+        given.page.write_text("\n\n".join([f"{before}{mark}", *parts, f"{end}{after}"]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
