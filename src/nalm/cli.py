@@ -365,10 +365,19 @@ def _compact(row: dict[str, Any]) -> dict[str, Any]:
 def _print_rows(rows: list[dict[str, Any]]) -> None:
     if not rows:
         return
-    table = _table(*(key.replace("_", " ") for key in rows[0]))
+    shown = [key for key in rows[0] if key.removesuffix("_error") not in rows[0] or not key.endswith("_error")]
+    table = _table(*(key.replace("_", " ") for key in shown))
     for row in rows:
-        table.add_row(*("" if v is None else f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
+        table.add_row(*(_cell(row[key], row.get(f"{key}_error")) for key in shown))
     _console().print(table)
+
+
+def _cell(value: Any, error: float | None) -> str:
+    """A value as text, with its standard error if there is one."""
+    if value is None:
+        return ""
+    text = f"{value:.3g}" if isinstance(value, float) else str(value)
+    return text if error is None else f"{text} ± {error:.2g}"
 
 
 def _print_summary(reports: list[Any]) -> None:
