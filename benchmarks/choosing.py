@@ -17,10 +17,13 @@ from pathlib import Path
 import numpy as np
 
 import nalm
-from nalm.tasks import RANGE_SETS
 
 OPERATIONS = {"add": "a + b", "sub": "a - b", "mul": "a × b", "div": "a ÷ b"}
-RANGES = {"positive": RANGE_SETS["positive"], "negative": RANGE_SETS["negative"], "both signs": RANGE_SETS["mixed-sign"]}
+RANGES = {
+    "positive": ("U[0.1,0.2)", "U[1,2)", "U[10,20)"),
+    "negative": ("U[-0.2,-0.1)", "U[-2,-1)", "U[-20,-10)"),
+    "both signs": ("U[-2,2)", "U[-2,-1)&U[1,2)"),
+}
 COLUMNS = {"2 inputs": (2, "published"), "10 inputs": (10, "published"), "10 inputs, robust": (10, "robust")}
 
 
@@ -49,7 +52,7 @@ def table(operation: str, seeds: int) -> str:
 def main() -> None:
     """Measure and print, or write into the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=25)
+    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--page", type=Path, help="Markdown page with a block of measurements")
     given = parser.parse_args()
     began = time.perf_counter()

@@ -142,11 +142,12 @@ def _draw_pairs(
                 bars.errorbar(at, mean, error, color="0.2", capsize=2, linewidth=1)
             learned = _mean([100 * end["train"][key] for end in judged[name]])[0]
             first = place == number == 0
-            bars.plot(at, learned, "_", color="0.2", markersize=9, label="pairs of training" if first else None)
+            label = "pairs of training" if first else None
+            bars.plot(at, learned, "D", markerfacecolor="white", markeredgecolor="0.2", markersize=4, zorder=3, label=label)
     bars.set_xticks(range(3), ["first digit", "second digit", "result"], fontsize="small")
     bars.set_ylabel("accuracy on unseen pairs, %")
     bars.set_ylim(0, 102)
-    bars.legend(fontsize="x-small", ncols=2)
+    bars.legend(fontsize="x-small", ncols=6, loc="upper center", bbox_to_anchor=(0.5, -0.1), frameon=False)
     for number, name in enumerate(names):
         for fold, one in enumerate(found[name]):
             epochs = [entry["epoch"] for entry in one["history"]]
