@@ -168,6 +168,9 @@ def test_module_and_copy_in_another_process_compute_the_formula(rng):
     assert_allclose(model.module_(torch.from_numpy(far)).detach().numpy()[:, 0], model.predict(far), rtol=1e-10)
     assert_allclose(model.to_torch()(torch.from_numpy(far).float()).detach().numpy()[:, 0], model.predict(far), rtol=1e-4)
     assert all(p.requires_grad for p in model.module_.parameters())
+    assert model.module_ is model.module_, "what is trained is what is used afterwards"
+    assert next(model.to_torch().parameters()).dtype == torch.float32
+    assert next(model.module_.parameters()).dtype == torch.float64, "the copy alone is in single precision"
     code = "import pickle, sys; print(pickle.load(sys.stdin.buffer).formula_)"
     copied = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(model), capture_output=True, check=True)
     assert copied.stdout.decode().strip() == str(model.formula_)

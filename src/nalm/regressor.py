@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -107,6 +109,7 @@ class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         noise = None if self.noise == "auto" else float(self.noise)
         self._found = [_find(inputs[used], one, weight[used], settings, noise, generator) for one in columns.T]
         self._range = np.stack([inputs[used].min(0), inputs[used].max(0)], 1)
+        self.__dict__.pop("module_", None)  # of an earlier fit
         return self
 
     def _check_parameters(self) -> None:
@@ -178,17 +181,17 @@ class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         undefined = [condition for one in self._found for condition in one.law.undefined(symbols)]
         return {"range": ranges, "undefined": undefined}
 
-    @property
+    @cached_property
     def module_(self) -> nn.Module:
-        """A new module that computes the formula of every target, in double precision."""
+        """A module that computes the formula of every target, in double precision; to train it does not change `formula_`."""
         from nalm.composing import from_sympy
 
         symbols = self._symbols()
         return from_sympy([one.law.expression(symbols) for one in self._found], symbols)
 
     def to_torch(self) -> nn.Module:
-        """The same as `module_`, in single precision."""
-        return self.module_.float()
+        """A copy of `module_` in single precision."""
+        return copy.deepcopy(self.module_).float()
 
     def latex(self) -> Any:
         """The formula in LaTeX."""
