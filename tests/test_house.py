@@ -49,6 +49,7 @@ LEVELS = {
     "runner": 5,
     "speed": 5,
     "discover": 5,
+    "drawing": 6,
     "pages": 6,
     "planning": 6,
     "reproduction": 7,

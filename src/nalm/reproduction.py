@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.utils import parameters_to_vector
 
 from nalm import __version__, figures, metrics
 from nalm.claims import EXACT_SHARE, TRAINED_SHARE, VERDICTS, Row, Verdict, judge, judge_exact
+from nalm.drawing import Drawing
 from nalm.engine import fused, reference
-from nalm.engine.data import OPERATIONS, Job, evaluation_inputs, fill_targets
+from nalm.engine.data import Job
 from nalm.exact import COMPUTATIONS
 from nalm.experiments import load, load_all
 from nalm.limits import robust_limits
@@ -29,19 +29,17 @@ from nalm.models import model_of
 from nalm.pages import section
 from nalm.planning import estimate, questions
 from nalm.runner import Progress, Silent, engine_for, run_cells, threshold_of
-from nalm.sampling import VALIDATION
 from nalm.simple_arithmetic import simple_arithmetic
 from nalm.specs import Recipe
 from nalm.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from matplotlib.figure import Figure
 
     from nalm.exact import Exact
     from nalm.experiments import Condition, Experiment
-    from nalm.models import Model
     from nalm.specs import Cell, Runs
 
 
@@ -65,7 +63,8 @@ class Report:
     """What all runs took, added over threads, whenever they were trained."""
     engine: str = ""
     iterations: tuple[int, ...] = ()
-    drawing: Any = field(default=None, repr=False)
+    drawing: Callable[[str], Figure | None] | None = field(default=None, repr=False)
+    """Draws the figure, with a caption."""
 
     def counts(self) -> dict[str, int]:
         """How many claims agree, differ, or cannot be compared."""
@@ -80,8 +79,7 @@ class Report:
 
     def figure(self) -> Figure | None:
         """The experiment's figure."""
-        drawn: Figure | None = self.drawing(self) if self.drawing else None
-        return drawn
+        return self.drawing(self.caption()) if self.drawing else None
 
     def to_json(self) -> dict[str, Any]:
         """All but the raw runs."""
@@ -228,7 +226,7 @@ def _reported(
     result = compute()
     verdicts = judge_exact(experiment, result.values, scaled=scaled, share=share)
     draw, took = result.figure, time.perf_counter() - began
-    drawing = (lambda report: figures.captioned(draw(), report.caption())) if draw else None
+    drawing = (lambda caption: figures.captioned(draw(), caption)) if draw else None
     work = took if result.core_seconds is None else result.core_seconds
     return Report(experiment, budget, seeds, [], result.table, verdicts, took, core_seconds=work, drawing=drawing)
 
@@ -330,19 +328,20 @@ def _train(
         if store is not None:
             store.close()
     rows = [_row(one, cell, raw[cell, one.seeds], times[cell, one.seeds]) for one, cell, _ in asked]
+    table = _table(experiment, rows)
     return Report(
         experiment=experiment,
         budget=budget,
         seeds=max(condition.seeds for condition in conditions),
         rows=rows,
-        table=_table(experiment, rows),
+        table=table,
         verdicts=judge(experiment, rows, budget, any(condition.shortened for condition in conditions)),
         seconds=seconds,
         compile_seconds=compiling,
         core_seconds=core_seconds,
         engine="+".join(sorted(engines)),
         iterations=tuple(sorted({cell.recipe.iterations for _, cell, _ in asked})),
-        drawing=_Drawing(asked, raw),
+        drawing=Drawing(experiment, rows, table, asked, raw),
     )
 
 
@@ -480,96 +479,6 @@ def _grouped(experiment: Experiment, rows: Sequence[Row]) -> list[dict[str, Any]
             line[f"{module} published"] = next((v for v in [*said, *full] if v is not None), None)
         table.append(line)
     return table
-
-
-class _Drawing:
-    """Draws the figure of a training experiment."""
-
-    def __init__(self, asked: Sequence[tuple[Condition, Cell, Model]], raw: Mapping[tuple[Cell, int], Runs]) -> None:
-        self.asked, self.raw = asked, raw
-
-    def __call__(self, report: Report) -> Figure | None:
-        """The figure that the experiment names."""
-        kind = report.experiment.figure
-        if kind == "surfaces":
-            return figures.surfaces(self._surfaces(), caption=report.caption())
-        if kind == "gates":
-            return figures.histograms(self._gates(), label="mean gate (1: sum, 0: product)", caption=report.caption())
-        if kind == "pareto":
-            words = ("parameters above 0.01 in magnitude", "test error")
-            return figures.pareto(self._trade_offs(report), labels=words, caption=report.caption())
-        if kind == "problems":
-            return figures.problems(report.table, caption=report.caption())
-        if kind == "networks":
-            return figures.shares(self._shares(report), caption=report.caption(), label="share of seeds that solve it")
-        if kind == "none":
-            return None
-        swept = bool(report.experiment.sweep)
-        vary = report.experiment.vary
-        rows = []
-        for row in report.rows:
-            name = f"{row.summary['label']} {row.varied}" if swept and vary == "interpolation" else row.summary["label"]
-            rows.append({**row.summary, "module": name, "varied": row.varied, "series": row.series})
-        return figures.three_panels(rows, caption=report.caption(), vary=vary)
-
-    def _gates(self) -> dict[str, dict[str, Any]]:
-        """Mean of the second layer's gate over validation inputs, after training, for every run; by operation and series."""
-        panels: dict[str, dict[str, Any]] = {}
-        for condition, cell, model in self.asked:
-            columns = evaluation_inputs(cell.interpolation, cell.inputs, 1_000, VALIDATION, np.dtype(np.float32))
-            x = torch.from_numpy(columns).T.contiguous()
-            means = []
-            for weights in self.raw[cell, condition.seeds].weights:
-                first, second = self._module(cell, model, weights).children()
-                with torch.no_grad():
-                    means.append(
-                        float(torch.nn.functional.linear(first(x), second.get_parameter("gate_weight")).sigmoid().mean())
-                    )
-            panels.setdefault(cell.operation, {})[condition.label] = np.array(means)
-        return panels
-
-    @staticmethod
-    def _shares(report: Report) -> dict[str, dict[str, float]]:
-        """Share of runs solved, by network and expression."""
-        shares: dict[str, dict[str, float]] = {}
-        for row in report.rows:
-            shares.setdefault(row.summary["label"], {})[row.operation] = float(row.outcomes.solved.mean())
-        return shares
-
-    def _trade_offs(self, report: Report) -> dict[str, dict[str, tuple[Any, Any]]]:
-        """Parameters that count and test error of every run, by operation and module."""
-        panels: dict[str, dict[str, tuple[Any, Any]]] = {}
-        for (condition, cell, _), row in zip(self.asked, report.rows, strict=True):
-            counts = (np.abs(self.raw[cell, condition.seeds].weights) > 0.01).sum(1)
-            panels.setdefault(cell.operation, {})[condition.label] = (counts, row.outcomes.extrapolation_error)
-        return panels
-
-    @staticmethod
-    def _module(cell: Cell, model: Model, weights: Any) -> torch.nn.Module:
-        module = model.build(cell.inputs).eval()
-        vector_to_parameters(torch.tensor(weights, dtype=torch.float32), module.parameters())
-        return module
-
-    def _surfaces(self) -> list[figures.Surface]:
-        """What the best run of every condition computes over a square around the training range."""
-        axis = np.linspace(-6, 6, 121)
-        a, b = np.meshgrid(axis, axis)
-        points = torch.tensor(np.stack([a.ravel(), b.ravel()], 1), dtype=torch.float32)
-        target = np.empty((1, len(points)), np.float32)
-        drawn = []
-        for condition, cell, model in self.asked:
-            runs = self.raw[cell, condition.seeds]
-            last = np.where(np.isfinite(runs.validation[:, -1]), runs.validation[:, -1], np.inf)
-            module = self._module(cell, model, runs.weights[int(np.argmin(last))])
-            spans = np.array([[[0, 1], [1, 2]]])
-            fill_targets(
-                OPERATIONS.index(cell.operation), points.numpy().T.copy(), spans, np.empty((2, len(points)), np.float32), target
-            )
-            with torch.no_grad():
-                learnt = module(points).squeeze(-1).numpy().reshape(a.shape)
-            title = f"{condition.label}, {cell.operation}"
-            drawn.append(figures.Surface(title, axis, learnt, target[0].reshape(a.shape).copy()))
-        return drawn
 
 
 def reproduce_all(
