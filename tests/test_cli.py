@@ -254,6 +254,17 @@ def test_bad_reproductions_are_one_line_and_status_two(monkeypatch, capsys, argu
     assert err.count("\n") == 1
 
 
+def test_values_are_printed_with_their_standard_errors(capsys):
+    from nalm.cli import _print_rows
+
+    row = {"layer": "NMU", "accuracy": 81.25, "accuracy_error": 1.5, "close": 60.0, "close_error": None, "least_error": 0.125}
+    _print_rows([row])
+    heading, line = capsys.readouterr().out.splitlines()
+    assert "accuracy error" not in heading
+    assert "least error" in heading
+    assert line.split() == ["NMU", "81.2", "±", "1.5", "60", "0.125"]
+
+
 def test_speed(monkeypatch, capsys):
     from nalm import speed
 
