@@ -176,6 +176,22 @@ def test_module_and_copy_in_another_process_compute_the_formula(rng):
     assert copied.stdout.decode().strip() == str(model.formula_)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_noisy_laws_of_inputs_with_few_values_are_found(seed):
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([rng.integers(-5, 6, 400), rng.integers(1, 6, 400)]).astype(float)
+    noise = rng.normal(size=400)
+    for y, formula in (
+        (x[:, 1] + 0.3 * noise, "x2"),
+        (3 * x[:, 1] * (1 + 0.01 * noise), "3*x2"),
+        (2 * x[:, 0] / x[:, 1] * (1 + 0.01 * noise), "2*x1/x2"),  # zero in a tenth of the rows
+    ):
+        model = NALMRegressor(random_state=0).fit(x, y)
+        assert (str(model.formula_), model.found_) == (formula, True)
+    assert not NALMRegressor(random_state=0).fit(x, noise).found_
+    assert not NALMRegressor(random_state=0).fit(x, np.sin(2 * x[:, 0]) + 0.1 * noise).found_, "something is left to explain"
+
+
 def test_domain_says_where_the_formula_has_no_value(rng):
     x = positive(rng, 300, 2)
     model = NALMRegressor(random_state=0).fit(x, np.sqrt(x[:, 0]) / x[:, 1])

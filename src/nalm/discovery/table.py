@@ -56,7 +56,7 @@ class Table:
     ) -> None:
         self.noise = noise
         self.all_x, self.all_y, self.all_weight = x, y, weight / weight.mean()
-        order = generator.permutation(len(y))
+        self._order = order = generator.permutation(len(y))
         held = len(y) // 5 if len(y) >= FEW_ROWS else 0
         seen, self._held = order[held:], order[:held] if held else order
         self.x, self.y, self.weight = x[seen], y[seen], self.all_weight[seen]
@@ -78,18 +78,20 @@ class Table:
     def _length(self, values: NDArray[np.float64], complexity: int) -> float:
         """Twice the description length in nats: what the law leaves over as normal noise, and the law itself.
 
-        The noise is the same for all rows, or in proportion to the law, whichever describes the rows better. Errors below
-        `EXACT` are rounding and all alike. Few rows are easily explained by as many numbers, which does not count.
+        The noise is the same for all rows, or in proportion to the law, whichever describes the rows better; a law that says
+        zero in proportion to which there is noise must be right there. Errors below `EXACT` are rounding and all alike. Few
+        rows are easily explained by as many numbers, which does not count.
         """
         rows, missed = len(values), np.square(values - self.all_y)
         if self.noise is not None:
             least = self.noise**2 + (EXACT * self.scale) ** 2
             return float((self.all_weight * missed).sum()) / least + self._own_length(complexity)
         even = rows * math.log(np.mean(self.all_weight * missed) / self.scale**2 + EXACT**2)
-        sizes = np.abs(values) / self.scale
-        if (sizes > 0).all():
-            share = np.mean(self.all_weight * missed / np.square(values)) + EXACT**2
-            even = min(even, rows * math.log(share) + 2 * float(np.log(sizes).sum()))
+        sizes, some = np.abs(values) / self.scale, values != 0
+        if some.any() and not missed[~some].any():
+            share = np.average(missed[some] / np.square(values[some]), weights=self.all_weight[some]) + EXACT**2
+            exact = (rows - some.sum()) * math.log(EXACT**2)
+            even = min(even, some.sum() * math.log(share) + 2 * float(np.log(sizes[some]).sum()) + exact)
         return even + self._own_length(complexity)
 
     def _own_length(self, complexity: int) -> float:
@@ -106,12 +108,15 @@ class Table:
         return float(np.mean(self.all_weight * missed)) / ((self.noise or 0.0) ** 2 + (EXACT * self.scale) ** 2)
 
     def looks_like_noise(self, law: Law) -> bool:
-        """Whether what a law leaves over at a row says nothing about the rows next to it, in any pair of its inputs."""
+        """Whether what a law leaves over at a row says nothing about the rows next to it, in any pair of its inputs.
+
+        Rows come in an order of their own here: among rows with the same inputs, none may be nearer because its target is.
+        """
+        x, y = self.all_x[self._order], self.all_y[self._order]
         with np.errstate(all="ignore"):
-            left = self.all_y - law.values(self.all_x)
-            left = left / np.maximum(np.abs(self.all_y), 1e-3 * self.scale)
+            left = (y - law.values(x)) / np.maximum(np.abs(y), 1e-3 * self.scale)
         ranks = np.argsort(np.argsort(left)) / len(left) - 0.5
-        places = np.argsort(np.argsort(self.all_x, 0), 0) / len(left)
+        places = np.argsort(np.argsort(x, 0), 0) / len(left)
         columns = range(self.all_x.shape[1])
         views = [[i] for i in columns] + [[i, j] for i in columns for j in range(i)] + [list(columns)]
         worst = 0.0
