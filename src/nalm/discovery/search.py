@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from nalm.discovery.fitting import BOUND, law_of, simplified, snapped
 from nalm.discovery.law import Law, Term
@@ -58,8 +59,12 @@ class Structure(NamedTuple):
         return self.above + self.below
 
 
+@threadpool_limits.wrap(limits=1, user_api="blas")
 def search(table: Table, settings: Settings, generator: np.random.Generator) -> list[Candidate]:
-    """All laws that were found, the one with the shortest description first."""
+    """All laws that were found, the one with the shortest description first.
+
+    Linear algebra has one thread here: matrices are small, and on a busy machine threads wait for each other.
+    """
     found = list(_plain_laws(table, settings))
     structures = list(_structures(settings, table.y))
     best, idle = _shortest(found), 0
