@@ -22,11 +22,10 @@ def section(document: Mapping[str, Any], experiment: Experiment) -> list[str]:
     """One experiment in Markdown, from its report's JSON."""
     lines = [f"## {document['id']}: {document['title']}", ""]
     also = f" Also {', '.join(experiment.also)}." if experiment.also else ""
-    trained = f" {document['seeds']} seeds, {document['engine']} engine," if document["seeds"] else ""
-    lines += [
-        f"{experiment.source[0].upper()}{experiment.source[1:]}.{also}{trained} {document['core_seconds']:,.0f} s on one core.",
-        "",
-    ]
+    trained = f" {document['seeds']} seeds," if document["seeds"] else ""
+    trained += f" {document['engine']} engine," if document["engine"] else ""
+    source = experiment.source if experiment.source.startswith("sNMU") else experiment.source[0].upper() + experiment.source[1:]
+    lines += [f"{source}.{also}{trained} {document['core_seconds']:,.0f} s on one core.", ""]
     if experiment.note:
         lines += [experiment.note.strip(), ""]
     if not document["claims"]:
