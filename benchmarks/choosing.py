@@ -66,7 +66,7 @@ def main() -> None:
     if given.page:
         before, mark, after = given.page.read_text(encoding="utf-8").partition("<!-- measured -->\n")
         _, end, after = after.partition("<!-- end -->")
-        given.page.write_text("\n\n".join([f"{before}{mark}", *parts, f"{end}{after}"]), encoding="utf-8")
+        given.page.write_text("\n\n".join([f"{before}{mark}".rstrip(), *parts, f"{end}{after}"]), encoding="utf-8")
 
 
 if __name__ == "__main__":
