@@ -10,12 +10,11 @@ test error, beyond the training range, is below 1e-5; it is a mean over the rang
 
 from __future__ import annotations
 
-import argparse
 import time
-from pathlib import Path
 
 import numpy as np
 
+import measured
 import nalm
 
 OPERATIONS = {"add": "a + b", "sub": "a - b", "mul": "a × b", "div": "a ÷ b"}
@@ -44,19 +43,15 @@ def table(operation: str, seeds: int) -> str:
     able = [name for name, record in nalm.modules().items() if operation in record.operations]
     names = [name for name in able if name not in BASELINES]
     head = ["module", *(f"{column}: {kind}" for column in COLUMNS for kind in RANGES)]
-    lines = [head, ["---"] * len(head)]
-    for name in names:
-        cells = [cell for how in COLUMNS.values() for cell in shares(name, operation, *how, seeds)]
-        lines.append([f"`{name}`", *cells])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    rows = [
+        [f"`{name}`", *(cell for how in COLUMNS.values() for cell in shares(name, operation, *how, seeds))] for name in names
+    ]
+    return measured.table(head, rows)
 
 
 def main() -> None:
     """Measure and print, or write into the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--page", type=Path, help="Markdown page with a block of measurements")
-    given = parser.parse_args()
+    given = measured.arguments(__doc__, seeds=10)
     began = time.perf_counter()
     parts = []
     for operation, formula in OPERATIONS.items():
@@ -64,9 +59,7 @@ def main() -> None:
         print(parts[-1], flush=True)
     print(f"\n{given.seeds} seeds a range, {time.perf_counter() - began:.0f} s")
     if given.page:
-        before, mark, after = given.page.read_text(encoding="utf-8").partition("<!-- measured -->\n")
-        _, end, after = after.partition("<!-- end -->")
-        given.page.write_text("\n\n".join([f"{before}{mark}".rstrip(), *parts, f"{end}{after}"]), encoding="utf-8")
+        measured.write_block(given.page, "\n\n".join(parts))
 
 
 if __name__ == "__main__":

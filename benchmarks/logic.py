@@ -9,10 +9,8 @@ in training. Every run is a single training from its own initial values, without
 
 from __future__ import annotations
 
-import argparse
 import time
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,9 @@ import torch
 from matplotlib.figure import Figure
 from torch.nn.utils import vector_to_parameters
 
+import measured
 import nalm
+from measured import table
 from nalm.models import model_of
 from nalm.tasks import COMPARISONS, LOGIC, task_of
 
@@ -34,12 +34,6 @@ def solved(module: str, task: str, operation: str, seeds: int, **options: Any) -
     """How many of the runs are solved, as text."""
     result = nalm.benchmark(module, task, operation, seeds=seeds, **options)
     return f"{sum(run['solved'] for run in result.runs)} of {seeds}"
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def rules(seeds: int) -> str:
@@ -168,10 +162,7 @@ def magnitudes(seeds: int) -> tuple[Figure, str]:
 
 def main() -> None:
     """Measure and print, or write into the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=25)
-    parser.add_argument("--page", type=Path, help="Markdown page with a block of measurements; pictures go beside it")
-    given = parser.parse_args()
+    given = measured.arguments(__doc__, seeds=25)
     began = time.perf_counter()
     figure, shares = magnitudes(given.seeds)
     parts = [
@@ -192,9 +183,7 @@ def main() -> None:
     print(text)
     print(f"\n{given.seeds} seeds a condition, {time.perf_counter() - began:.0f} s")
     if given.page:
-        before, mark, after = given.page.read_text(encoding="utf-8").partition("<!-- measured -->\n")
-        _, end, after = after.partition("<!-- end -->")
-        given.page.write_text(f"{before}{mark}\n{text}\n\n{end}{after}", encoding="utf-8")
+        measured.write_block(given.page, text)
         figure.savefig(given.page.with_name("comparison-accuracy.png"), dpi=120)
         truth_tables().savefig(given.page.with_name("truth-tables.png"), dpi=120)
 

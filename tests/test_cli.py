@@ -10,6 +10,7 @@ import typer
 
 import nalm
 from nalm import cli
+from nalm.terminal import print_rows
 
 NAMES = [
     "nac-add",
@@ -255,10 +256,8 @@ def test_bad_reproductions_are_one_line_and_status_two(monkeypatch, capsys, argu
 
 
 def test_values_are_printed_with_their_standard_errors(capsys):
-    from nalm.cli import _print_rows
-
     row = {"layer": "NMU", "accuracy": 81.25, "accuracy_error": 1.5, "close": 60.0, "close_error": None, "least_error": 0.125}
-    _print_rows([row])
+    print_rows([row])
     heading, line = capsys.readouterr().out.splitlines()
     assert "accuracy error" not in heading
     assert "least error" in heading

@@ -20,6 +20,7 @@ SOURCE = ROOT / "src" / "nalm"
 LEVELS = {
     "native": 0,
     "options": 0,
+    "terminal": 0,
     "vector": 1,
     "layers": 2,
     "training": 2,

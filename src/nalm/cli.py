@@ -7,16 +7,12 @@ import csv
 import json
 import os
 import sys
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from nalm import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from nalm import __version__, terminal
 
 app = typer.Typer(
     name="nalm",
@@ -77,10 +73,9 @@ def list_modules(as_json: Json = False) -> None:
     if as_json:
         typer.echo(json.dumps({"modules": rows}, ensure_ascii=False))
         return
-    table = _table("name", "label", "exact operations", "inputs", "what it does")
-    for record in modules().values():
-        table.add_row(record.name, record.label, " ".join(record.operations), record.domain, record.summary)
-    _console().print(table)
+    headings = ("name", "label", "exact operations", "inputs", "what it does")
+    lines = [(one.name, one.label, " ".join(one.operations), one.domain, one.summary) for one in modules().values()]
+    terminal.print_table(headings, lines)
 
 
 @listing.command("tasks")
@@ -114,11 +109,12 @@ def list_experiments(as_json: Json = False) -> None:
         left_out = [{"ids": names, "reason": reason} for names, reason in LEFT_OUT.items()]
         typer.echo(json.dumps({"experiments": rows, "left_out": left_out}, ensure_ascii=False))
         return
-    table = _table("id", "also", "title", "task", "quick", "paper")
+    headings = ("id", "also", "title", "task", "quick", "paper")
+    lines = []
     for row in rows:
         times = (_duration(row[key]) for key in ("seconds_quick", "seconds_paper"))
-        table.add_row(row["id"], " ".join(row["also"]), row["title"], row["task"], *times)
-    _console().print(table)
+        lines.append([row["id"], " ".join(row["also"]), row["title"], row["task"], *times])
+    terminal.print_table(headings, lines)
     for names, reason in LEFT_OUT.items():
         typer.echo(f"left out: {names}: {reason}")
     typer.echo(f"{len(rows)} experiments; times are estimates for {os.cpu_count()} cores of this machine")
@@ -185,7 +181,7 @@ def bench(
     if iterations is not None:
         values["iterations"] = iterations
     names = _names(module)
-    with _progress() as progress:
+    with terminal.progress_bar() as progress:
         result = benchmark(
             names,
             task,
@@ -240,30 +236,23 @@ def _write_table(rows: list[dict[str, Any]], path: str) -> str:
 
 
 def _print_bench(result: Any, files: list[str]) -> None:
-    table = _table("module", "range", "runs", "success rate", "solved at (median)", "solved at (mean)", "sparsity error")
-    for row in result.rows:
-        table.add_row(
+    headings = ("module", "range", "runs", "success rate", "solved at (median)", "solved at (mean)", "sparsity error")
+    lines = [
+        (
             result.labels[row["module"]],
             row["interpolation"],
             str(row["runs"]),
             f"{row['success_rate']:.2f} [{row['success_low']:.2f}, {row['success_high']:.2f}]",
-            _number(row["solved_at_median"], ",.0f"),
-            _with_interval(row, "solved_at", ",.0f"),
-            _with_interval(row, "sparsity", ".1e"),
+            terminal.number(row["solved_at_median"], ",.0f"),
+            terminal.with_interval(row, "solved_at", ",.0f"),
+            terminal.with_interval(row, "sparsity", ".1e"),
         )
-    _console().print(table)
+        for row in result.rows
+    ]
+    terminal.print_table(headings, lines)
     typer.echo(f"{result.engine} engine, {result.seconds:.1f} s training, {result.compile_seconds:.1f} s compiling")
     for path in files:
         typer.echo(f"wrote {path}")
-
-
-def _number(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
-
-
-def _with_interval(row: dict[str, Any], name: str, form: str) -> str:
-    low, mean, high = (row[f"{name}_{part}"] for part in ("low", "mean", "high"))
-    return _number(mean, form) if low is None or high is None else f"{mean:{form}} [{low:{form}}, {high:{form}}]"
 
 
 @app.command("reproduce")
@@ -295,7 +284,7 @@ def reproduce_command(
     if page is not None and out is None:
         raise typer.BadParameter("--page needs --out, the folder with the reports")
     reports = []
-    with _progress() as progress:
+    with terminal.progress_bar() as progress:
         if identity is not None:
             names = _names(series) if series else None
             reports.append(
@@ -326,17 +315,18 @@ def _print_report(report: Any, out: str | None) -> None:
     if experiment.note:
         typer.echo(" ".join(experiment.note.split()))
     if experiment.table == "problems":
-        _print_rows([pages.problem_cells(line) for line in document["table"]])
+        terminal.print_rows([pages.problem_cells(line) for line in document["table"]])
     elif experiment.table == "networks" or experiment.groups or not report.rows:
-        _print_rows(document["table"])
+        terminal.print_rows(document["table"])
     else:
-        _print_rows([_compact(row) for row in document["table"]])
+        terminal.print_rows([_compact(row) for row in document["table"]])
     if report.verdicts:
-        table = _table("claim", "what", "published", "measured", "verdict")
+        headings = ("claim", "what", "published", "measured", "verdict")
+        lines = []
         for claim in document["claims"]:
             reason = f": {claim['reason']}" if claim["reason"] and claim["verdict"] != "differ" else ""
-            table.add_row(claim["id"], claim["what"], claim["published"], claim["measured"], claim["verdict"] + reason)
-        _console().print(table)
+            lines.append([claim["id"], claim["what"], claim["published"], claim["measured"], claim["verdict"] + reason])
+        terminal.print_table(headings, lines)
         for names, why in pages.explanations(document).items():
             typer.echo(f"differ, {names}: {why}")
     counts = ", ".join(f"{count} {name}" for name, count in report.counts().items())
@@ -357,36 +347,19 @@ def _compact(row: dict[str, Any]) -> dict[str, Any]:
     return {
         **plain,
         "success rate": success,
-        "solved at": _with_interval(row, "solved_at", ",.0f"),
-        "sparsity error": _with_interval(row, "sparsity", ".1e"),
+        "solved at": terminal.with_interval(row, "solved_at", ",.0f"),
+        "sparsity error": terminal.with_interval(row, "sparsity", ".1e"),
     }
 
 
-def _print_rows(rows: list[dict[str, Any]]) -> None:
-    if not rows:
-        return
-    shown = [key for key in rows[0] if key.removesuffix("_error") not in rows[0] or not key.endswith("_error")]
-    table = _table(*(key.replace("_", " ") for key in shown))
-    for row in rows:
-        table.add_row(*(_cell(row[key], row.get(f"{key}_error")) for key in shown))
-    _console().print(table)
-
-
-def _cell(value: Any, error: float | None) -> str:
-    """A value as text, with its standard error if there is one."""
-    if value is None:
-        return ""
-    text = f"{value:.3g}" if isinstance(value, float) else str(value)
-    return text if error is None else f"{text} ± {error:.2g}"
-
-
 def _print_summary(reports: list[Any]) -> None:
-    table = _table("id", "title", "claims", "agree", "differ", "not comparable", "time")
+    headings = ("id", "title", "claims", "agree", "differ", "not comparable", "time")
+    lines = []
     for report in reports:
         counts = [str(count) for count in report.counts().values()]
         seconds = f"{report.seconds + report.compile_seconds:.0f} s"
-        table.add_row(report.experiment.id, report.experiment.title, str(len(report.verdicts)), *counts, seconds)
-    _console().print(table)
+        lines.append([report.experiment.id, report.experiment.title, str(len(report.verdicts)), *counts, seconds])
+    terminal.print_table(headings, lines)
     total = sum(report.seconds + report.compile_seconds for report in reports)
     typer.echo(f"{len(reports)} experiments, {total / 60:.0f} minutes")
 
@@ -441,7 +414,7 @@ def _discover_ode(
     from nalm.dynamics import discover_ode
 
     names = _names(states) if states is not None else None
-    with _progress() as progress:
+    with terminal.progress_bar() as progress:
         found = discover_ode(table, time, names, max_terms=max_terms, seed=seed, progress=progress)
     if plot is not None:
         found.figure().savefig(plot, dpi=150)
@@ -479,10 +452,8 @@ def _print_discovery(found: Any) -> None:
     outside = "" if found.outside is None else f", {found.outside:.2g} outside (the outermost rows, found without them)"
     typer.echo(f"error in units of the target's spread: {found.inside:.2g} inside{outside}; {document['rows']:,} rows")
     if document["others"]:
-        table = _table("runner-up", "error", "complexity")
-        for one in document["others"][:5]:
-            table.add_row(one["formula"], f"{one['error']:.2g}", str(one["complexity"]))
-        _console().print(table)
+        lines = [(one["formula"], f"{one['error']:.2g}", str(one["complexity"])) for one in document["others"][:5]]
+        terminal.print_table(("runner-up", "error", "complexity"), lines)
     for remark in found.remarks:
         typer.echo(f"- {remark}")
 
@@ -523,7 +494,7 @@ def speed(
     for name in names:
         if not all(info(part).fused for part in name.split("+")):
             raise typer.BadParameter(f"the fused engine has no kernel for {name}; it has: {', '.join(fused_names())}")
-    with _progress() as progress:
+    with terminal.progress_bar() as progress:
         progress.start(len(names), "modules")
         rows = []
         for name in names:
@@ -532,59 +503,17 @@ def speed(
     if as_json:
         typer.echo(json.dumps({"speed": rows}))
         return
-    table = _table("module", "plain loop", "torch engine", "fused engine", "torch / plain", "fused / plain", "compile")
+    headings = ("module", "plain loop", "torch engine", "fused engine", "torch / plain", "fused / plain", "compile")
+    lines = []
     for row in rows:
         times = [f"{row[key]:,.3g} us" for key in ("plain_us", "torch_us", "fused_us")]
         ratios = [f"{row[key]:,.0f} x" for key in ("torch_ratio", "fused_ratio")]
-        table.add_row(row["module"], *times, *ratios, f"{row['compile_seconds']:.1f} s")
-    _console().print(table)
+        lines.append([row["module"], *times, *ratios, f"{row['compile_seconds']:.1f} s"])
+    terminal.print_table(headings, lines)
     typer.echo(
         f"time of one step of one run, batch 128, two inputs (two layers: a hundred); 225 runs together on "
         f"{rows[0]['cores']} cores, compiling apart"
     )
-
-
-def _table(*headings: str) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    return table
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    return Console(width=None if sys.stdout.isatty() else 140)
-
-
-class _Bar:
-    """A progress bar on standard error."""
-
-    def __init__(self, bar: Any) -> None:
-        self.bar = bar
-        self.task: Any = None
-
-    def start(self, total: float, what: str) -> None:
-        """Show a bar of a size."""
-        self.task = self.bar.add_task(what, total=total)
-
-    def advance(self, amount: float) -> None:
-        """Move it on."""
-        self.bar.advance(self.task, amount)
-
-
-@contextmanager
-def _progress() -> Iterator[Any]:
-    """A progress bar with the time left, on standard error and only if that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
-    console = Console(file=sys.stderr)
-    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
-        yield _Bar(bar)
 
 
 def main() -> None:

@@ -1,0 +1,84 @@
+"""What commands show on a terminal: tables, numbers with their intervals, a progress bar."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+__all__ = ["number", "print_rows", "print_table", "progress_bar", "with_interval"]
+
+WIDTH = 140
+"""Columns of a table that goes to a file."""
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print texts below their headings, on standard output."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
+
+
+def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print dictionaries with the same keys as a table; a value `x` and its standard error `x_error` share a column."""
+    if not rows:
+        return
+    shown = [key for key in rows[0] if not key.endswith("_error") or key.removesuffix("_error") not in rows[0]]
+    cells = [[_cell(row[key], row.get(f"{key}_error")) for key in shown] for row in rows]
+    print_table([key.replace("_", " ") for key in shown], cells)
+
+
+def _cell(value: Any, error: float | None) -> str:
+    """A value as text, with its standard error if there is one."""
+    if value is None:
+        return ""
+    text = f"{value:.3g}" if isinstance(value, float) else str(value)
+    return text if error is None else f"{text} ± {error:.2g}"
+
+
+def number(value: float | None, form: str) -> str:
+    """A number in a format, or a dash where there is none."""
+    return "-" if value is None else format(value, form)
+
+
+def with_interval(row: Mapping[str, Any], name: str, form: str) -> str:
+    """A mean of a row with its interval, where it has one."""
+    low, mean, high = (row[f"{name}_{part}"] for part in ("low", "mean", "high"))
+    return number(mean, form) if low is None or high is None else f"{mean:{form}} [{low:{form}}, {high:{form}}]"
+
+
+class _Bar:
+    """A progress bar on standard error."""
+
+    def __init__(self, bar: Any) -> None:
+        self.bar = bar
+        self.task: Any = None
+
+    def start(self, total: float, what: str) -> None:
+        """Show a bar of a size."""
+        self.task = self.bar.add_task(what, total=total)
+
+    def advance(self, amount: float) -> None:
+        """Move it on."""
+        self.bar.advance(self.task, amount)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Any]:
+    """A progress bar with the time left, on standard error and only if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
+    console = Console(file=sys.stderr)
+    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
+        yield _Bar(bar)
