@@ -18,9 +18,8 @@ import torch
 from matplotlib.figure import Figure
 from torch.nn.utils import vector_to_parameters
 
-import measured
 import nalm
-from measured import table
+from measured import arguments, table, write_block
 from nalm.models import model_of
 from nalm.tasks import COMPARISONS, LOGIC, task_of
 
@@ -162,7 +161,7 @@ def magnitudes(seeds: int) -> tuple[Figure, str]:
 
 def main() -> None:
     """Measure and print, or write into the page."""
-    given = measured.arguments(__doc__, seeds=25)
+    given = arguments(__doc__, seeds=25)
     began = time.perf_counter()
     figure, shares = magnitudes(given.seeds)
     parts = [
@@ -183,7 +182,7 @@ def main() -> None:
     print(text)
     print(f"\n{given.seeds} seeds a condition, {time.perf_counter() - began:.0f} s")
     if given.page:
-        measured.write_block(given.page, text)
+        write_block(given.page, text)
         figure.savefig(given.page.with_name("comparison-accuracy.png"), dpi=120)
         truth_tables().savefig(given.page.with_name("truth-tables.png"), dpi=120)
 
