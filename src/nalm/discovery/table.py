@@ -78,9 +78,9 @@ class Table:
     def _length(self, values: NDArray[np.float64], complexity: int) -> float:
         """Twice the description length in nats: what the law leaves over as normal noise, and the law itself.
 
-        The noise is the same for all rows, or in proportion to the law, whichever describes the rows better; a law that says
-        zero in proportion to which there is noise must be right there. Errors below `EXACT` are rounding and all alike. Few
-        rows are easily explained by as many numbers, which does not count.
+        The noise is the same for all rows, or in proportion to the law, whichever describes the rows better; the
+        latter leaves no noise where the law is zero, so that the target must be zero there too. Errors below `EXACT` are
+        rounding and all alike. Few rows are easily explained by as many numbers, which does not count.
         """
         rows, missed = len(values), np.square(values - self.all_y)
         if self.noise is not None:

@@ -181,9 +181,9 @@ def _resume(path: Path | None, network: nn.Module, optimiser: Any, history: list
         state = torch.load(path, weights_only=True)
         network.load_state_dict(state["network"])
         optimiser.load_state_dict(state["optimiser"])
+        history.extend(state["history"])
+        return int(state["epoch"]), float(state["seconds"])
     except (RuntimeError, KeyError, ValueError, EOFError, pickle.UnpicklingError) as error:
         raise ValueError(
             f"{path} is not a checkpoint of this network ({str(error).splitlines()[0]}): remove it to start anew"
         ) from None
-    history.extend(state["history"])
-    return int(state["epoch"]), float(state["seconds"])
