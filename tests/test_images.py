@@ -347,8 +347,13 @@ class TestNetworks:
         network.eval()
         apart = [network(images[:, [k, k]])[0][:, 0] for k in range(2)]
         torch.testing.assert_close(network(images)[0], torch.stack(apart, 1), atol=1e-4, rtol=1e-4)
-        expected = {"solved": 0, "mlp": 0, "nmru": 4}.get(name, 2)
-        assert len(product_weights(network.layer)) == expected
+        assert len(product_weights(network.layer)) == (0 if name in ("solved", "mlp") else 2)
+
+    @pytest.mark.parametrize("name", ["real-npu-mod", "nru", "nmru"])
+    def test_weights_of_the_exact_quotient_are_one_and_minus_one(self, name):
+        layer = last_layer(name, "div")
+        layer.set_solution_("div")
+        assert product_weights(layer) == [1, -1]
 
     def test_readers_train_in_reduced_precision_and_are_evaluated_in_full(self, data):
         torch.manual_seed(0)

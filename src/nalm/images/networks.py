@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from nalm.images.tasks import normalise
-from nalm.layers import NMU, ProductFC
+from nalm.layers import NMRU, Unit
 from nalm.registry import create
 
 if TYPE_CHECKING:
@@ -317,9 +317,14 @@ class SequenceNetwork(nn.Module):
 
 
 def product_weights(layer: nn.Module) -> list[float]:
-    """The numbers that say how a last layer uses its two inputs, for trajectories; none for `solved` and `mlp`."""
-    if isinstance(layer, (NMU, ProductFC)) or hasattr(layer, "effective_weights"):
-        weights = layer.effective_weights()  # type: ignore[operator]
-        main = weights.get("weight", weights.get("real"))
-        return [float(w) for w in main.detach().ravel().tolist()]
-    return []
+    """The numbers that say how a last layer uses each of its two inputs, for trajectories; none for `solved` and `mlp`.
+
+    The NMRU has a weight for an input and one for its reciprocal; their difference is the exponent once both are 0 or 1.
+    """
+    if not isinstance(layer, Unit):
+        return []
+    weights = layer.effective_weights()
+    main = weights["weight" if "weight" in weights else "real"].detach().ravel()
+    if isinstance(layer, NMRU):
+        main = main[: layer.in_features] - main[layer.in_features :]
+    return [float(weight) for weight in main]
