@@ -449,8 +449,23 @@ def test_tables_are_read_from_every_kind_of_file(tmp_path):
 
 def test_duplicate_names_are_refused():
     table = pd.DataFrame([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], columns=["a", "a", "y"])
+    for features in (["a"], None):
+        with pytest.raises(ValueError, match="two columns have the name 'a'"):
+            discover(table, "y", features)
+
+
+def test_duplicate_names_of_a_file_are_refused(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a, a, y\n1, 2, 3\n4, 5, 6\n")
+    assert list(read_table(path).columns) == ["a", "a", "y"]
     with pytest.raises(ValueError, match="two columns have the name 'a'"):
-        discover(table, "y", ["a"])
+        discover(read_table(path), "y")
+
+
+def test_text_columns_are_mentioned_only_where_they_might_have_been_used():
+    table = read_table("planets")
+    assert any("planet is not made of numbers" in remark for remark in discover(table, "year").remarks)
+    assert not any("planet" in remark for remark in discover(table, "year", ["axis"]).remarks)
 
 
 def test_command_prints_formula_and_draws(tmp_path):

@@ -114,13 +114,22 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
     try:
         if file.suffix.lower() in (".parquet", ".pq"):
             return pd.read_parquet(file)
-        return pd.read_csv(file, sep="\t" if file.suffix.lower() in (".tsv", ".tab") else ",", skipinitialspace=True)
+        return _read_text(file, "\t" if file.suffix.lower() in (".tsv", ".tab") else ",")
     except ImportError:
         raise ValueError("Parquet files need the package pyarrow: pip install pyarrow") from None
     except pd.errors.EmptyDataError:
         raise ValueError(f"{path} is empty") from None
     except (ValueError, OSError) as error:
         raise ValueError(f"cannot read {path}: {error}") from None
+
+
+def _read_text(file: Path, separator: str) -> pd.DataFrame:
+    """The table with its names as they stand in the file: of two columns with one name, pandas renames the second."""
+    table = pd.read_csv(file, sep=separator, skipinitialspace=True)
+    names = pd.read_csv(file, sep=separator, skipinitialspace=True, header=None, nrows=1, dtype=str).iloc[0]
+    if len(names) == len(table.columns):
+        table.columns = [table.columns[i] if pd.isna(name) else name for i, name in enumerate(names)]
+    return table
 
 
 def discover(
@@ -166,7 +175,7 @@ def _numbers(table: pd.DataFrame, target: str, features: Sequence[str] | None) -
     columns = [str(name) for name in table.columns]
     if table.empty:
         raise ValueError("the table has no rows")
-    for name in (target, *(features or [])):
+    for name in (target, *(columns if features is None else features)):
         if name not in columns:
             raise ValueError(f"there is no column {name!r}; there are: {', '.join(columns)}")
         if columns.count(name) > 1:
@@ -178,7 +187,8 @@ def _numbers(table: pd.DataFrame, target: str, features: Sequence[str] | None) -
         if name not in numeric:
             raise ValueError(f"column {name!r} holds text; leave it out, or write it as numbers")
     names = list(features) if features is not None else [name for name in columns if name in numeric and name != target]
-    remarks = [f"column {name} is not made of numbers and was left out" for name in columns if name not in numeric]
+    left_out = [name for name in columns if name not in numeric] if features is None else []
+    remarks = [f"column {name} is not made of numbers and was left out" for name in left_out]
     if not names:
         raise ValueError("there is no column of numbers besides the target")
     used = table[[*names, target]].astype(float)
