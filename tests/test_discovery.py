@@ -243,9 +243,10 @@ def test_coefficients_are_those_of_all_rows_of_a_long_table(rng, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"operations": ("add", "sin")}, "unknown operation 'sin'"),
-        ({"max_terms": 0}, "max_terms must be at least 1"),
-        ({"restarts": 0}, "restarts must be at least 1"),
+        ({"operations": ("add", "sin")}, r"some of add, sub, mul, div, pow; got \('add', 'sin'\)"),
+        ({"operations": "add"}, "operations must be a tuple of some of .*; got 'add'"),
+        ({"max_terms": 0}, "max_terms must be a whole number that is at least 1, got 0"),
+        ({"restarts": "many"}, "restarts must be a whole number that is at least 1, got 'many'"),
         ({"noise": -1.0}, "noise must be auto or a number"),
         ({"noise": "some"}, "noise must be auto or a number"),
     ],
@@ -460,6 +461,12 @@ def test_duplicate_names_of_a_file_are_refused(tmp_path):
     assert list(read_table(path).columns) == ["a", "a", "y"]
     with pytest.raises(ValueError, match="two columns have the name 'a'"):
         discover(read_table(path), "y")
+
+
+def test_fields_may_be_separated_by_semicolons(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("\na; b, in metres; y\n1; 2; 3\n4; 5; 6\n")
+    assert list(read_table(path).columns) == ["a", "b, in metres", "y"]
 
 
 def test_text_columns_are_mentioned_only_where_they_might_have_been_used():

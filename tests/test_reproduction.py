@@ -465,3 +465,15 @@ def test_estimates_grow_with_the_budget():
         quick, paper = (planning.estimate(load(name), budget) for budget in ("quick", "paper"))
         assert 0 < quick < paper
     assert planning.estimate(load("M:fig2"), "paper") > 0
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"),
+    [
+        (Claim("S1", "accuracy", ">", key="snmu over nmu"), "snmu over nmu accuracy"),
+        (Claim("S2", "accuracy", "=", key="solved/accuracy"), "solved accuracy"),
+        (Claim("S3", "success_rate", "=", series=("nmu",), at=("U[1,2)",)), "nmu U[1,2) success rate"),
+    ],
+)
+def test_what_a_claim_is_about_is_said(claim, words):
+    assert reproduction.describe(claims.Verdict(claim, "", "", "agree")) == words

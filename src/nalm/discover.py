@@ -114,7 +114,7 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
     try:
         if file.suffix.lower() in (".parquet", ".pq"):
             return pd.read_parquet(file)
-        return _read_text(file, "\t" if file.suffix.lower() in (".tsv", ".tab") else ",")
+        return _read_text(file)
     except ImportError:
         raise ValueError("Parquet files need the package pyarrow: pip install pyarrow") from None
     except pd.errors.EmptyDataError:
@@ -123,8 +123,11 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
         raise ValueError(f"cannot read {path}: {error}") from None
 
 
-def _read_text(file: Path, separator: str) -> pd.DataFrame:
+def _read_text(file: Path) -> pd.DataFrame:
     """The table with its names as they stand in the file: of two columns with one name, pandas renames the second."""
+    with file.open(encoding="utf-8-sig") as lines:
+        heading = next((line for line in lines if line.strip()), "")
+    separator = "\t" if file.suffix.lower() in (".tsv", ".tab") else max(",;", key=heading.count)
     table = pd.read_csv(file, sep=separator, skipinitialspace=True)
     names = pd.read_csv(file, sep=separator, skipinitialspace=True, header=None, nrows=1, dtype=str).iloc[0]
     if len(names) == len(table.columns):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import numbers
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -113,13 +114,13 @@ class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         return self
 
     def _check_parameters(self) -> None:
-        for name in self.operations:
-            if name not in OPERATIONS:
-                raise ValueError(f"unknown operation {name!r}; there are: {', '.join(OPERATIONS)}")
+        if isinstance(self.operations, str) or not set(self.operations) <= set(OPERATIONS):
+            raise ValueError(f"operations must be a tuple of some of {', '.join(OPERATIONS)}; got {self.operations!r}")
         for name in ("max_terms", "restarts"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.noise != "auto" and not (isinstance(self.noise, (int, float)) and 0 <= self.noise < math.inf):
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Integral) or value < 1:
+                raise ValueError(f"{name} must be a whole number that is at least 1, got {value!r}")
+        if self.noise != "auto" and not (isinstance(self.noise, numbers.Real) and 0 <= self.noise < math.inf):
             raise ValueError(f"noise must be auto or a number that is at least 0, got {self.noise!r}")
 
     def predict(self, X: Any) -> NDArray[np.float64]:  # noqa: N803

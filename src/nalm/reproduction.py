@@ -131,8 +131,9 @@ class Report:
 def describe(verdict: Verdict) -> str:
     """A claim in a few words."""
     claim = verdict.claim
+    key, metric = claim.key.replace("/", " ").replace("_", " "), claim.metric.replace("_", " ")
     parts = [", ".join(claim.series), claim.operation, f"{claim.inputs} inputs" if claim.inputs else "", claim.group]
-    parts += ["; ".join(claim.at), ", ".join(map(str, claim.varied)), claim.metric.replace("_", " ")]
+    parts += ["; ".join(claim.at), ", ".join(map(str, claim.varied)), key.removesuffix(metric).rstrip(), metric]
     return " ".join(part for part in parts if part)
 
 
