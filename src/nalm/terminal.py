@@ -16,16 +16,21 @@ WIDTH = 140
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print texts below their headings, on standard output."""
+    """Print texts below their headings, on standard output; where there is little room, each word of a heading has its line."""
     from rich.console import Console
     from rich.table import Table
 
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    lines = list(rows)
+    columns = list(zip(headings, *lines, strict=True))
+    crowded = sum(2 + max(map(len, column)) for column in columns) > console.width
     table = Table(box=None, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
+    for heading, *cells in columns:
+        narrow = crowded and all(len(cell) < len(heading) for cell in cells)
+        table.add_column(heading.replace(" ", "\n") if narrow else heading, overflow="fold")
+    for line in lines:
+        table.add_row(*line)
+    console.print(table)
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
