@@ -494,3 +494,29 @@ def test_command_prints_formula_and_draws(tmp_path):
         assert failed.returncode == 2
         assert message in failed.stderr
         assert "Traceback" not in failed.stderr
+
+
+@pytest.mark.parametrize(
+    "function", [lambda a, b, c: np.sqrt(a**2 + b**2), lambda a, b, c: (a + b) / c, lambda a, b, c: a**2 / b - c]
+)
+def test_noise_does_not_turn_whole_exponents_into_fractions(function, rng):
+    x = rng.uniform(1, 2, (300, 4))
+    y = function(*x[:, :3].T)
+    noisy = NALMRegressor(random_state=0).fit(x, y * (1 + 0.01 * rng.normal(size=300)))
+    assert noisy.found_
+    assert noisy.law_.pattern == NALMRegressor(random_state=0).fit(x, y).law_.pattern
+
+
+@pytest.mark.parametrize("function", [lambda a, b: np.sin(3 * a) * b, lambda a, b: np.log(a) * b, lambda a, b: np.exp(-a) + b])
+def test_a_law_is_not_claimed_where_others_explain_as_much(function, rng):
+    x = rng.uniform(1, 2, (300, 4))
+    model = NALMRegressor(random_state=0).fit(x, function(x[:, 0], x[:, 1]) + 0.02 * rng.normal(size=300))
+    assert not model.found_
+    assert model.reason_ == "other laws explain the data as well"
+
+
+def test_reasons_are_given_for_each_target(rng):
+    x = rng.uniform(1, 2, (200, 2))
+    model = NALMRegressor(random_state=0).fit(x, np.column_stack([x[:, 0] * x[:, 1], rng.normal(size=200)]))
+    assert model.found_ == [True, False]
+    assert model.reason_ == ["", "no law of this form says more than a constant"]

@@ -226,7 +226,7 @@ def _open_questions(x: pd.DataFrame, model: NALMRegressor, outside: float | None
     used = {str(symbol) for symbol in model.formula_.free_symbols}
     varying = [name for name in x if np.ptp(x[name]) > 0]
     if not model.found_:
-        remarks.append("no law of this form explains the data to the noise level: the formula is only a description")
+        remarks.append(f"{model.reason_}: the formula is only a description")
     for name in x:
         if name not in varying:
             remarks.append(f"{name} has one value only: what it does cannot be told from a coefficient")

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from nalm.discovery import EXACT, Candidate, Settings, Table, refitted, search
+from nalm.discovery import EXACT, OPERATIONS, Candidate, Settings, Table, neighbours, refitted, search
 
 if TYPE_CHECKING:
     import sympy as sp
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NALMRegressor"]
 
-OPERATIONS = ("add", "sub", "mul", "div", "pow")
 MOST_INPUTS = 12
 """Inputs among which products are searched; of wider tables those are taken that have most to do with the target."""
 MOST_ROWS = 5_000
@@ -34,7 +33,10 @@ FEW_ROWS, SMALL_ERROR = 40, 0.05
 LISTED = 20
 """Candidates that are kept."""
 SURE = 10.0
-"""By how much the description with a law must be shorter than that with a constant."""
+"""By how much the description with a law must be shorter than that with a constant, or with other exponents."""
+
+BEYOND, SAME = 5.0, 0.01
+"""Laws whose values at inputs so many times as large or as small differ by no larger share than this are taken for the same."""
 
 
 class _Found(NamedTuple):
@@ -42,7 +44,8 @@ class _Found(NamedTuple):
 
     law: Law
     error: float
-    trusted: bool
+    doubt: str
+    """Why it is not to be trusted, if so."""
     candidates: list[Candidate]
 
 
@@ -63,8 +66,8 @@ class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
     After `fit`, with a list where there are several targets:
 
     - `formula_`: SymPy expression;
-    - `found_`: whether a law explains the data to the noise level; if not, `formula_` is the best short description, and not
-      to be trusted outside the training range;
+    - `found_`: whether one law explains the data to the noise level; if not, `formula_` is the best short description, and not
+      to be trusted outside the training range, and `reason_` says why;
     - `error_`: error on rows held out, relative to the spread of the target;
     - `candidates_`: formula, error and complexity of the shortest descriptions, at most twenty, the shortest first;
     - `domain_`: `range`, smallest and largest training value of each column; `undefined`, SymPy conditions under which the
@@ -154,9 +157,15 @@ class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
 
     @property
     def found_(self) -> Any:
-        """Whether a law explains the data to the noise level."""
+        """Whether one law, and no other as simple, explains the data to the noise level."""
         check_is_fitted(self)
-        return self._of_each([one.trusted for one in self._found])
+        return self._of_each([not one.doubt for one in self._found])
+
+    @property
+    def reason_(self) -> Any:
+        """Why no law was found; empty where one was."""
+        check_is_fitted(self)
+        return self._of_each([one.doubt for one in self._found])
 
     @property
     def error_(self) -> Any:
@@ -232,11 +241,11 @@ def _find(
     table = Table(x[np.ix_(some, chosen)], y[some], weight[some], generator, noise)
     found = search(table, settings, generator)
     constant = next(one for one in found if not any(any(term.exponents) for term in one.law.parts))
-    trusted, listed = _trusted(table, found[0], constant), _listed(found, constant)
+    doubt, listed = _doubt(table, found, constant, settings), _listed(found, constant)
     if len(y) > MOST_ROWS:
         listed[0] = refitted(Table(x[:, chosen], y, weight, generator, noise), listed[0].law)
     front = [one._replace(law=one.law.widened(chosen, x.shape[1])) for one in listed]
-    return _Found(front[0].law, front[0].error, trusted, front)
+    return _Found(front[0].law, front[0].error, doubt, front)
 
 
 def _merged(
@@ -266,18 +275,30 @@ def _relevant(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.int6
     return strongest
 
 
-def _trusted(table: Table, best: Candidate, constant: Candidate) -> bool:
-    """Whether the best formula says what there is to say, and more than a constant does, with rows to spare."""
-    rows = len(table.all_y)
+def _doubt(table: Table, found: list[Candidate], constant: Candidate, settings: Settings) -> str:
+    """Why the first formula is not a law, if so: a law says what there is to say, with rows to spare, and none else does."""
+    best, rows = found[0], len(table.all_y)
     if rows < 2 * best.complexity + 2 or not math.isfinite(best.length):
-        return False
+        return "there are too few rows to tell a law from a description"
     if best.error < EXACT:
-        return True
+        return ""
     if best is constant or best.length > constant.length - SURE:
-        return False
-    if table.noise is not None:
-        return table.excess(best.law) < 1 + 4 / math.sqrt(rows)
-    return table.looks_like_noise(best.law) and (rows >= FEW_ROWS or best.error < SMALL_ERROR)
+        return "no law of this form says more than a constant"
+    left_over = not table.looks_like_noise(best.law) or (rows < FEW_ROWS and best.error > SMALL_ERROR)
+    if left_over if table.noise is None else table.excess(best.law) > 1 + 4 / math.sqrt(rows):
+        return "no law of this form explains the data to the noise level"
+    rivals = [one for one in found[1:] if one.complexity <= best.complexity]
+    rivals = [one for one in rivals if _leads_elsewhere(one.law, best.law, table.all_x)]
+    rivals += neighbours(table, best.law, settings.operations)
+    return "other laws explain the data as well" if any(one.length < best.length + SURE for one in rivals) else ""
+
+
+@np.errstate(all="ignore")
+def _leads_elsewhere(one: Law, other: Law, x: NDArray[np.float64]) -> bool:
+    """Whether two laws differ beyond the table: where they do not, they are two ways to write the same."""
+    beyond = np.concatenate([BEYOND * x, x / BEYOND])
+    first, second = one.values(beyond), other.values(beyond)
+    return bool(np.mean(np.abs(first - second) <= SAME * np.abs(second)) < 0.5)
 
 
 def _different(candidates: list[Candidate], symbols: list[sp.Symbol]) -> list[Candidate]:

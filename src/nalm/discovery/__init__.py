@@ -1,8 +1,8 @@
 """From a table of numbers to candidate laws."""
 
-from nalm.discovery.fitting import refitted
+from nalm.discovery.fitting import neighbours, refitted
 from nalm.discovery.law import Law, Term
-from nalm.discovery.search import Settings, search
+from nalm.discovery.search import OPERATIONS, Settings, search
 from nalm.discovery.table import EXACT, Candidate, Table
 
-__all__ = ["EXACT", "Candidate", "Law", "Settings", "Table", "Term", "refitted", "search"]
+__all__ = ["EXACT", "OPERATIONS", "Candidate", "Law", "Settings", "Table", "Term", "neighbours", "refitted", "search"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from nalm.discovery.projection import Problem
     from nalm.discovery.table import Candidate, Table
 
-__all__ = ["BOUND", "law_of", "refitted", "simplified", "snapped"]
+__all__ = ["BOUND", "law_of", "neighbours", "refitted", "simplified", "snapped"]
 
 BOUND = 6.0
 """Largest exponent."""
@@ -33,17 +34,19 @@ LARGEST = 1_000
 """Its largest numerator."""
 DIGITS = 3
 """Decimal digits of an exponent that is no simple fraction, at most."""
+FRACTIONS = 4
+"""Most fractions in one term that are all set to whole numbers at once."""
 FAR = 1e3
 """Stands for the error where a law is not defined."""
 
 
-def _grids(x: NDArray[np.float64], operations: Sequence[str]) -> list[NDArray[np.float64]]:
-    """For each input, simple exponents that it may have: roots only where it has no negative values."""
+def _grids(x: NDArray[np.float64], operations: Sequence[str], roots: int = ROOTS) -> list[NDArray[np.float64]]:
+    """For each input, simple exponents that it may have: roots, up to the `roots`-th, only where it has no negative values."""
     low = 0.0 if "div" not in operations else -BOUND if "pow" in operations else -1.0
     high = BOUND if "pow" in operations else 1.0
     grids = []
     for column in x.T:
-        denominators = range(1, ROOTS + 1) if (column >= 0).all() and "pow" in operations else (1,)
+        denominators = range(1, roots + 1) if (column >= 0).all() and "pow" in operations else (1,)
         values = {k / d for d in denominators for k in range(int(-BOUND * d), int(BOUND * d) + 1)}
         grids.append(np.array(sorted(v for v in values if low <= v <= high)))
     return grids
@@ -56,13 +59,30 @@ def snapped(
     reached: float,
     x: NDArray[np.float64],
     operations: Sequence[str],
-) -> list[Exponents] | None:
-    """Exponents at simple fractions, the nearest first while the others adapt.
+    whole: bool,
+) -> list[list[Exponents]]:
+    """Exponents at simple fractions, and at whole numbers if so asked, the nearest first while the others adapt.
 
-    Where that makes the mean square grow from `reached` by more than noise explains, a single product of powers keeps its
-    exponents with as few digits as the data ask for; for other structures the result is None.
+    What makes the mean square grow from `reached` by more than noise explains is left out; but a single product of powers then
+    keeps its exponents with as few digits as the data ask for.
     """
-    grids, rows = _grids(x, operations), len(problem.logs)
+    digits = DIGITS if len(exponents) == 1 and "pow" in operations else 0
+    found = [_on_grids(problem, exponents, scales, reached, _grids(x, operations), digits)]
+    if whole:
+        found.append(_on_grids(problem, exponents, scales, reached, _grids(x, operations, 1), 0))
+    return [one for number, one in enumerate(found) if one is not None and one not in found[:number]]
+
+
+def _on_grids(
+    problem: Problem,
+    exponents: NDArray[np.float64],
+    scales: NDArray[np.float64],
+    reached: float,
+    grids: Sequence[NDArray[np.float64]],
+    digits: int,
+) -> list[Exponents] | None:
+    """Exponents on grids, or with so many digits where the data ask for them; None where they do not support it."""
+    rows = len(problem.logs)
     exponents, scales = exponents.copy(), scales.copy()
     free = np.ones(exponents.shape, bool)
 
@@ -79,10 +99,10 @@ def snapped(
         free &= ~now
         if supported(solve_exponents(*problem, exponents, scales, free, 20, BOUND, 1e-24)):
             continue
-        if len(exponents) > 1 or "pow" not in operations:
+        if not digits:
             return None
-        for digits in range(1, DIGITS + 1):
-            exponents[now] = before[now].round(digits)
+        for number in range(1, digits + 1):
+            exponents[now] = before[now].round(number)
             if supported(solve_exponents(*problem, exponents, scales, free, 20, BOUND, 1e-24)):
                 break
     return [tuple(Fraction(float(e)).limit_denominator(10**DIGITS) for e in row) for row in exponents]
@@ -172,22 +192,50 @@ def simplified(table: Table, candidate: Candidate) -> Candidate:
 
 
 def _simpler(table: Table, law: Law) -> Iterator[Candidate]:
-    """The law without one of its terms, or without one of its inputs in one of them."""
-    upper, lower = [term.exponents for term in law.terms], [term.exponents for term in law.below[1:]]
-    for rows in (upper, lower):
-        for number, row in enumerate(rows):
-            others = [[*rows[:number], *rows[number + 1 :]]]
-            others += [[*rows[:number], _without(row, i), *rows[number + 1 :]] for i, e in enumerate(row) if e]
-            for other in others:
-                above, below = (other, lower) if rows is upper else (upper, other)
-                if above:
-                    found = law_of(table, [*above, *below], len(above), law.power, law.sign)
-                    if found is not None:
-                        yield found
+    """The law without one of its terms, without one of its inputs in one of them, or with whole exponents in one of them."""
+    for place, row in enumerate(_rows(law)):
+        yield from _changed(table, law, place, None)
+        for other in [*(_with(row, i, Fraction(0)) for i, e in enumerate(row) if e), *_whole(row)]:
+            yield from _changed(table, law, place, other)
 
 
-def _without(row: Exponents, number: int) -> Exponents:
-    return tuple(Fraction(0) if i == number else e for i, e in enumerate(row))
+def neighbours(table: Table, law: Law, operations: Sequence[str]) -> Iterator[Candidate]:
+    """Laws that are as simple, with one exponent at the simple fraction before or after it, and coefficients of their own."""
+    grids = [[Fraction(float(e)).limit_denominator(ROOTS) for e in grid] for grid in _grids(table.x, operations)]
+    for place, row in enumerate(_rows(law)):
+        for i, e in enumerate(row):
+            if e in (0, 1) or e not in grids[i]:
+                continue
+            at = grids[i].index(e)
+            for other in grids[i][max(at - 1, 0) : at + 2]:
+                if other not in (e, 0):
+                    yield from _changed(table, law, place, _with(row, i, other))
+
+
+def _rows(law: Law) -> list[Exponents]:
+    """The exponents of all terms that have a coefficient."""
+    return [term.exponents for term in law.parts]
+
+
+def _changed(table: Table, law: Law, place: int, row: Exponents | None) -> Iterator[Candidate]:
+    """The law with other exponents of one term, or without it, and coefficients for them; nothing where that is no law."""
+    rows = _rows(law)
+    above = len(law.terms) - (row is None and place < len(law.terms))
+    rows[place : place + 1] = [] if row is None else [row]
+    found = law_of(table, rows, above, law.power, law.sign) if above else None
+    if found is not None:
+        yield found
+
+
+def _with(row: Exponents, number: int, exponent: Fraction) -> Exponents:
+    return (*row[:number], exponent, *row[number + 1 :])
+
+
+def _whole(row: Exponents) -> Iterator[Exponents]:
+    """Whole numbers on either side of the fractions of a term, in all combinations."""
+    sides = [(e,) if e.denominator == 1 else (Fraction(math.floor(e)), Fraction(math.ceil(e))) for e in row]
+    if 0 < sum(len(side) > 1 for side in sides) <= FRACTIONS:
+        yield from product(*sides)
 
 
 def _with_fractions(table: Table, candidate: Candidate) -> Candidate:

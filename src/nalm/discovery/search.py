@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Settings", "search"]
+__all__ = ["OPERATIONS", "Settings", "search"]
+
+OPERATIONS = ("add", "sub", "mul", "div", "pow")
 
 POWERS = (Fraction(1), Fraction(-1), Fraction(1, 2), Fraction(-1, 2), Fraction(2), Fraction(-2))
 """Powers of the whole law that are tried."""
-IDLE = 2
+IDLE = 6
 """Rounds without a shorter description after which the search ends if what is left over looks like noise."""
 ROUNDS_AFTER = 2
 """Rounds in which a simpler law is looked for when an exact one is found."""
@@ -35,7 +37,7 @@ STEPS = 60
 class Settings:
     """How far to search."""
 
-    operations: tuple[str, ...] = ("add", "sub", "mul", "div", "pow")
+    operations: tuple[str, ...] = OPERATIONS
     max_terms: int = 4
     """Most terms above and below the fraction line together."""
     restarts: int = 30
@@ -44,6 +46,8 @@ class Settings:
     """Most rows that exponents are searched on."""
     quotients: bool = True
     """Whether quotients and powers of sums are tried too, or sums of products alone."""
+    whole: bool = True
+    """Whether all exponents are tried at whole numbers too: with noise, fractions beside them fit as well."""
 
 
 class Structure(NamedTuple):
@@ -74,10 +78,8 @@ def search(table: Table, settings: Settings, generator: np.random.Generator) -> 
                 continue  # one product has one minimum
             if best.error < EXACT and structure.size >= len(best.law.parts) > 1:
                 break
-            candidate = _solve(table, structure, settings, generator)
-            if candidate is not None:
-                if table.could_be(candidate) < best.length:
-                    candidate = simplified(table, candidate)
+            for solved in _solve(table, structure, settings, generator):
+                candidate = simplified(table, solved) if table.could_be(solved) < best.length else solved
                 if candidate.complexity < len(table.all_y):  # a law must say less than the rows themselves
                     found.append(candidate)
         shortest = _shortest(found)
@@ -113,8 +115,8 @@ def _allowed(power: Fraction, settings: Settings, y: NDArray[np.float64]) -> boo
     return "pow" in settings.operations and bool((y > 0).all() or (y < 0).all())
 
 
-def _solve(table: Table, structure: Structure, settings: Settings, generator: np.random.Generator) -> Candidate | None:
-    """One start of a structure: exponents, snapping, coefficients; None where it leads nowhere."""
+def _solve(table: Table, structure: Structure, settings: Settings, generator: np.random.Generator) -> list[Candidate]:
+    """One start of a structure: exponents, snapping, coefficients; nothing where it leads nowhere."""
     above, below, power = structure
     usable = (table.y != 0) & (table.x != 0).all(1)
     x, y, weight = table.x[usable], table.y[usable], table.weight[usable]
@@ -127,7 +129,7 @@ def _solve(table: Table, structure: Structure, settings: Settings, generator: np
         order = order[blocks[widest] : blocks[widest + 1]]
         blocks = np.array([0, len(order)])
     if len(order) < structure.size * 2 + 2:
-        return None
+        return []
     x, y, weight = x[order], y[order], weight[order]
     sign = -1 if abs(power) != 1 and y[0] < 0 else 1
     target = np.sign(sign * y) * np.abs(y) ** float(1 / power)
@@ -140,9 +142,10 @@ def _solve(table: Table, structure: Structure, settings: Settings, generator: np
     scales = generator.choice([-0.3, 0.3, 1.0], below)
     reached = solve_exponents(*problem, exponents, scales, np.ones(exponents.shape, bool), STEPS, BOUND, 1e-24)
     if not math.isfinite(reached) or reached > 0.5:
-        return None
-    simple = snapped(problem, exponents, scales, reached, table.x, settings.operations)
-    return None if simple is None else law_of(table, simple, above, power, sign)
+        return []
+    simple = snapped(problem, exponents, scales, reached, table.x, settings.operations, settings.whole)
+    laws = [law_of(table, rows, above, power, sign) for rows in simple]
+    return [law for law in laws if law is not None]
 
 
 def _start(size: int, inputs: int, settings: Settings, generator: np.random.Generator) -> NDArray[np.float64]:

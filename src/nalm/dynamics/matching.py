@@ -1,8 +1,8 @@
 """From trajectories to a law: slopes from splines, a search for the law of each, and a fit of all to the trajectories.
 
 The slope of each state is a column of a table, and the states are the others: `nalm.discovery` finds sums of products of
-powers. Slopes are estimates, so that what it finds is only where the fit through the solver starts; that fit decides which
-terms stay.
+powers. Slopes are estimates whose errors are no noise, so that what it finds is only where the fit through the solver starts,
+and exponents are not drawn to whole numbers there; that fit decides which terms stay.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def find_law(
     then smooth curves have their turn, trajectories may start beside the first rows, and slopes are corrected by the system.
     """
     judge = Judge(data)
-    settings = Settings(max_terms=max_terms, restarts=restarts, quotients=False)
+    settings = Settings(max_terms=max_terms, restarts=restarts, quotients=False, whole=False)
     kept = [slice(EDGE, -EDGE) if len(times) >= ROWS else slice(None) for times, _ in data.pieces]
 
     def fitted(pieces: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]], number: int) -> LawSystem:
