@@ -489,7 +489,11 @@ def test_command_prints_formula_and_draws(tmp_path):
     )
     assert document["formula"] == "axis**(3/2)"
     assert document["found"]
-    for extra, message in [(["--noise", "much"], "--noise takes auto or a number"), (["--features", "sun"], "no column 'sun'")]:
+    for extra, message in [
+        (["--noise", "much"], "--noise takes auto or a number"),
+        (["--features", "sun"], "no column 'sun'"),
+        (["--plot", str(tmp_path / "no" / "such.png")], "such.png: No such file or directory"),
+    ]:
         failed = subprocess.run([*command, *extra], capture_output=True, text=True, check=False)
         assert failed.returncode == 2
         assert message in failed.stderr

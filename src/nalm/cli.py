@@ -398,14 +398,19 @@ def discover_command(
         random_state=seed,
         **settings,
     )
-    if plot is not None:
-        found.figure().savefig(plot, dpi=150)
     if as_json:
         typer.echo(json.dumps(found.to_json(), ensure_ascii=False))
-        return
-    _print_discovery(found)
+    else:
+        _print_discovery(found)
+    _draw(found, plot, as_json)
+
+
+def _draw(found: Any, plot: str | None, silent: bool) -> None:
+    """Save the figure of what was found, after it was printed: if the file cannot be written, nothing is lost."""
     if plot is not None:
-        typer.echo(f"wrote {plot}")
+        found.figure().savefig(plot, dpi=150)
+        if not silent:
+            typer.echo(f"wrote {plot}")
 
 
 def _discover_ode(
@@ -416,11 +421,10 @@ def _discover_ode(
     names = _names(states) if states is not None else None
     with terminal.progress_bar() as progress:
         found = discover_ode(table, time, names, max_terms=max_terms, seed=seed, progress=progress)
-    if plot is not None:
-        found.figure().savefig(plot, dpi=150)
     document = found.to_json()
     if as_json:
         typer.echo(json.dumps(document, ensure_ascii=False))
+        _draw(found, plot, as_json)
         return
     typer.echo(str(found) + ("" if found.found else "\n(no law found; the best short description)"))
     typer.echo("LaTeX:\n" + document["latex"])
@@ -428,8 +432,7 @@ def _discover_ode(
     typer.echo(f"error of the solution in units of the states' spread: {error}; {document['rows']:,} rows")
     for remark in found.remarks:
         typer.echo(f"- {remark}")
-    if plot is not None:
-        typer.echo(f"wrote {plot}")
+    _draw(found, plot, as_json)
 
 
 def _names(text: str) -> list[str]:
@@ -526,6 +529,11 @@ def main() -> None:
         status = 2
     except ValueError as error:
         sys.stderr.write(f"nalm: {' '.join(str(error).split())}\n")
+        status = 2
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.stderr.write(f"nalm: {error.filename}: {error.strerror}\n")
         status = 2
     except (typer.Abort, KeyboardInterrupt):
         sys.stderr.write("nalm: stopped\n")

@@ -67,6 +67,7 @@ class Discovery:
         return {
             "target": self.target,
             "found": self.found,
+            "reason": self.model.reason_,
             "formula": str(self.formula),
             "latex": sp.latex(self.formula),
             "error_inside": self.inside,
