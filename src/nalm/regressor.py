@@ -287,6 +287,8 @@ def _doubt(table: Table, found: list[Candidate], constant: Candidate, settings: 
     left_over = not table.looks_like_noise(best.law) or (rows < FEW_ROWS and best.error > SMALL_ERROR)
     if left_over if table.noise is None else table.excess(best.law) > 1 + 4 / math.sqrt(rows):
         return "no law of this form explains the data to the noise level"
+    if len(best.law.parts) > 1 and any(e.denominator > 2 for term in best.law.parts for e in term.exponents):
+        return "with noise, a sum of terms with third roots follows any smooth curve"
     rivals = [one for one in found[1:] if one.complexity <= best.complexity]
     rivals = [one for one in rivals if _leads_elsewhere(one.law, best.law, table.all_x)]
     rivals += neighbours(table, best.law, settings.operations)

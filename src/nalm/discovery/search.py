@@ -26,8 +26,9 @@ OPERATIONS = ("add", "sub", "mul", "div", "pow")
 
 POWERS = (Fraction(1), Fraction(-1), Fraction(1, 2), Fraction(-1, 2), Fraction(2), Fraction(-2))
 """Powers of the whole law that are tried."""
-IDLE = 6
-"""Rounds without a shorter description after which the search ends if what is left over looks like noise."""
+IDLE = {True: 2, False: 6}
+"""Rounds without a shorter description after which the search ends if what is left over looks like noise: of a single product
+two, since its exponents follow from one start, of a sum more."""
 ROUNDS_AFTER = 2
 """Rounds in which a simpler law is looked for when an exact one is found."""
 STEPS = 60
@@ -87,7 +88,7 @@ def search(table: Table, settings: Settings, generator: np.random.Generator) -> 
         best = shortest
         if best.error < EXACT and (idle >= ROUNDS_AFTER or len(best.law.parts) == 1):
             break
-        if idle >= IDLE and table.looks_like_noise(best.law):
+        if idle >= IDLE[len(best.law.parts) == 1] and table.looks_like_noise(best.law):
             break
     return sorted(found, key=lambda one: one.length)
 
