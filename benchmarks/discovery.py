@@ -141,11 +141,9 @@ def nalm_finds(law: Law, noise: float, extra: int) -> tuple[bool, float, str]:
     elif noise:
         names = [*(one["name"] for one in law.variables), *(f"extra{i}" for i in range(extra))]
         found = model.law_
-        right = (
-            len(found.parts) == 1
-            and {name: sp.Rational(str(e * found.power)) for name, e in zip(names, found.terms[0].exponents, strict=True) if e}
-            == law.exponents()
-        )
+        powers = [e * found.power + (i in found.before) for i, e in enumerate(found.terms[0].exponents)]
+        exponents = {name: sp.Rational(str(power)) for name, power in zip(names, powers, strict=True) if power}
+        right = len(found.parts) == 1 and exponents == law.exponents()
     else:
         fresh, truth = law.rows(np.random.default_rng(2), 200)
         fresh = np.column_stack([fresh, np.full((len(fresh), extra), 1.5)])

@@ -83,13 +83,51 @@ def test_laws_of_many_shapes_are_found(text, rng):
     assert_allclose(model.predict(far), truth(*far.T) * np.ones(50), rtol=1e-6)
 
 
-@pytest.mark.parametrize("text", ["x1*x2", "x1/x2", "x1 - 2*x2", "x1**2*x2 + x2", "x1**3"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x1*x2",
+        "x1/x2",
+        "x1 - 2*x2",
+        "x1**2*x2 + x2",
+        "x1**3",
+        "-x2*sqrt(x1**2 + x2**2)",
+        "x1*x2/sqrt(x1**2 + x2**2)",
+        "x1/(x1**2 + x2**2)**(3/2)",
+        "x1*Abs(x2)",
+    ],
+)
 def test_signs_of_inputs_are_handled(text, rng):
     x = rng.uniform(-3, 3, (600, 2))
     truth = sp.lambdify(sp.symbols("x1:3"), sp.sympify(text), "numpy")
     model = NALMRegressor(random_state=0).fit(x, truth(*x.T))
     assert model.found_
     assert sp.simplify(model.formula_ - sp.sympify(text, {f"x{i}": sp.Symbol(f"x{i}", real=True) for i in (1, 2)})) == 0
+
+
+def test_a_root_may_be_zero_and_stand_behind_an_input(rng):
+    x = rng.integers(-3, 4, (300, 4)).astype(float)
+    x[:, 0] = 5  # has one value, so that the search does not see it
+    y = x[:, 2] * np.sqrt(x[:, 1] ** 2 + x[:, 3] ** 2)
+    model = NALMRegressor(random_state=0).fit(x, y)
+    assert model.found_
+    assert str(model.formula_) == "x3*sqrt(x2**2 + x4**2)"
+    assert_allclose(model.module_(torch.from_numpy(x)).detach().squeeze(1), y, rtol=1e-9, atol=1e-9)
+
+
+def test_a_module_computes_a_magnitude(rng):
+    x = rng.normal(size=(200, 2))
+    y = np.abs(x[:, 0]) * x[:, 1]
+    model = NALMRegressor(random_state=0).fit(x, y)
+    assert_allclose(model.module_(torch.from_numpy(x)).detach().squeeze(1), y, rtol=1e-9)
+
+
+def test_a_common_coefficient_is_written_once():
+    symbols = sp.symbols("a b", real=True)
+    law = Law((term(0.09, 2, 0), term(0.09, 0, 2)), (), Fraction(1, 2), -1, (0,))
+    assert str(law.expression(symbols)) == "-0.3*a*sqrt(a**2 + b**2)"
+    x = np.array([[3.0, 4.0], [-3.0, 4.0]])
+    assert_allclose(law.values(x), [-4.5, 4.5])
 
 
 @pytest.mark.parametrize("relative", [True, False])

@@ -25,7 +25,8 @@ def from_sympy(expression: Any, inputs: Sequence[Any] | None = None, *, dtype: t
     """A stack of nalm layers with an expression as its weights; `nalm.readout` gives the expression back.
 
     Args:
-        expression: sums, products, quotients and powers with constant exponents of symbols, as SymPy or text; or a list.
+        expression: sums, products, quotients, magnitudes and powers with constant exponents of symbols, as SymPy or text; or
+            a list.
         inputs: the symbols in the order of the module's inputs; by default those of the expression, by name.
         dtype: of the weights.
 
@@ -83,6 +84,10 @@ def _factors(expression: Any) -> tuple[Any, Product]:
             continue
         if not exponent.is_number or not exponent.is_real:
             raise ValueError(f"cannot build {factor}: exponents must be real constants")
+        if isinstance(base, sp.Abs):  # the root of the square
+            key = _terms(base.args[0] ** 2)
+            powers[key] = powers.get(key, sp.Integer(0)) + exponent / 2
+            continue
         if not isinstance(base, (sp.Symbol, sp.Add)):
             if isinstance(base, (sp.Mul, sp.Pow)):
                 inner, product = _factors(base)

@@ -50,7 +50,7 @@ class _Found(NamedTuple):
 
 
 class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Finds a formula: a power of a quotient of sums of products of powers.
+    """Finds a formula: a power of a quotient of sums of products of powers, times inputs that give it their sign.
 
     Exponents are found by Levenberg-Marquardt steps from many starts for every structure, set to integers, halves and thirds
     where the data support it, and coefficients by least squares. Of all candidates that with the shortest description is

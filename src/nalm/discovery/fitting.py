@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING
@@ -108,29 +109,38 @@ def _on_grids(
     return [tuple(Fraction(float(e)).limit_denominator(10**DIGITS) for e in row) for row in exponents]
 
 
-def law_of(table: Table, exponents: Sequence[Exponents], above: int, power: Fraction, sign: int) -> Candidate | None:
+def law_of(
+    table: Table, exponents: Sequence[Exponents], above: int, power: Fraction, sign: int, before: tuple[int, ...] = ()
+) -> Candidate | None:
     """The law with these exponents, `above` of them above the fraction line, and coefficients by least squares."""
     upper, lower = list(dict.fromkeys(exponents[:above])), list(dict.fromkeys(exponents[above:]))
-    found = [table.judge(law) for law in _fitted(table, upper, lower, power, sign)]
+    found = [table.judge(law) for law in _fitted(table, upper, lower, Law((), (), power, sign, before))]
     return min(found, key=lambda one: one.length, default=None)
 
 
-def _fitted(table: Table, upper: Sequence[Exponents], lower: Sequence[Exponents], power: Fraction, sign: int) -> Iterator[Law]:
-    """Laws with coefficients for noise in proportion to the target, and for noise that is the same everywhere."""
+def _fitted(table: Table, upper: Sequence[Exponents], lower: Sequence[Exponents], frame: Law) -> Iterator[Law]:
+    """Laws with coefficients for noise in proportion to the target, and for noise that is the same everywhere.
+
+    Power, sign and inputs before the power are those of `frame`.
+    """
     products = np.stack([Term(1.0, row).values(table.x) for row in (*upper, *lower)], 1)
+    power, factor = frame.power, frame.sign * frame.factor(table.x)
     with np.errstate(all="ignore"):
-        target = np.sign(sign * table.y) * np.abs(table.y) ** float(1 / power)
+        y = table.y / factor
+        target = np.sign(y) * np.abs(y) ** float(1 / power)
     good = np.isfinite(products).all(1) & np.isfinite(target)
     if good.sum() < products.shape[1]:
         return
-    products, target, y, root = products[good], target[good], sign * table.y[good], np.sqrt(table.weight[good])
+    products, target, y, factor = products[good], target[good], y[good], np.abs(factor[good])
+    size, root = np.abs(table.y[good]), np.sqrt(table.weight[good])
     with np.errstate(all="ignore"):
         design = np.concatenate([products[:, : len(upper)], -target[:, None] * products[:, len(upper) :]], 1)
     one = Term(1.0, (Fraction(0),) * len(upper[0]))
-    for noise in (np.maximum(np.abs(y), 1e-3 * table.scale), np.full(len(y), table.scale)):
+    for noise in (np.maximum(size, 1e-3 * table.scale) / factor, np.full(len(y), table.scale) / factor):
         # noise of y becomes noise of y ** (1/p), whose derivative goes with y ** (1/p - 1)
         with np.errstate(all="ignore"):
-            scale = root / noise * (np.maximum(np.abs(y), 1e-9 * table.scale) ** float(1 - 1 / power) if power != 1 else 1.0)
+            least = np.maximum(size, 1e-9 * table.scale) / factor
+            scale = root / noise * (least ** float(1 - 1 / power) if power != 1 else 1.0)
             norms = np.linalg.norm(design * scale[:, None], axis=0)
         if not (np.isfinite(norms).all() and (norms > 0).all()):
             continue
@@ -138,7 +148,7 @@ def _fitted(table: Table, upper: Sequence[Exponents], lower: Sequence[Exponents]
         if power != 1 or lower:
             coefficients = _refitted(products, len(upper), float(power), y, root / noise, coefficients)
         terms = [Term(float(c), row) for c, row in zip(coefficients, (*upper, *lower), strict=True)]
-        yield Law(tuple(terms[: len(upper)]), (one, *terms[len(upper) :]) if lower else (), power, sign)
+        yield replace(frame, terms=tuple(terms[: len(upper)]), below=(one, *terms[len(upper) :]) if lower else ())
 
 
 def _refitted(
@@ -177,7 +187,7 @@ def _refitted(
 def refitted(table: Table, law: Law) -> Candidate:
     """The law with coefficients for a table; simple fractions stay where the table supports them."""
     exponents = [term.exponents for term in (*law.terms, *law.below[1:])]
-    found = law_of(table, exponents, len(law.terms), law.power, law.sign)
+    found = law_of(table, exponents, len(law.terms), law.power, law.sign, law.before)
     known = table.judge(law)
     return known if found is None or known.length <= found.length else _with_fractions(table, found)
 
@@ -222,7 +232,7 @@ def _changed(table: Table, law: Law, place: int, row: Exponents | None) -> Itera
     rows = _rows(law)
     above = len(law.terms) - (row is None and place < len(law.terms))
     rows[place : place + 1] = [] if row is None else [row]
-    found = law_of(table, rows, above, law.power, law.sign) if above else None
+    found = law_of(table, rows, above, law.power, law.sign, law.before) if above else None
     if found is not None:
         yield found
 

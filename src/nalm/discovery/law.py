@@ -1,7 +1,8 @@
-"""A law: a power of a quotient of sums of products of powers, with what it takes to evaluate and print it."""
+"""A law: inputs times a power of a quotient of sums of products of powers, with what it takes to evaluate and print it."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ Exponents = tuple[Fraction, ...]
 """One for each input."""
 ROOTS = 3
 """Largest denominator of a simple exponent."""
+LARGEST_DENOMINATOR = 100
+"""Of a number that is written as a fraction."""
 
 
 @dataclass(frozen=True)
@@ -83,17 +86,20 @@ def _number(value: Fraction) -> Any:
     import sympy as sp
 
     whole = abs(value) < 2**53 or value.denominator > 1
-    return sp.Rational(value.numerator, value.denominator) if value.denominator <= 100 and whole else sp.Float(float(value))
+    simple = value.denominator <= LARGEST_DENOMINATOR and whole
+    return sp.Rational(value.numerator, value.denominator) if simple else sp.Float(float(value))
 
 
 @dataclass(frozen=True)
 class Law:
-    """``y = sign * (sum of terms / sum of below) ** power``; without `below`, the denominator is one."""
+    """``y = sign * before * (sum of terms / sum of below) ** power``; without `below`, the denominator is one."""
 
     terms: tuple[Term, ...]
     below: tuple[Term, ...] = ()
     power: Fraction = Fraction(1)
     sign: int = 1
+    before: tuple[int, ...] = ()
+    """Numbers of the inputs that are factors before the power: a root has one sign, and they give it theirs."""
 
     @np.errstate(all="ignore")
     def values(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -101,7 +107,12 @@ class Law:
         inner = self._sum(self.terms, x)
         if self.below:
             inner = inner / self._sum(self.below, x)
-        return self.sign * (_power(inner, self.power) if self.power != 1 else inner)
+        return self.sign * self.factor(x) * (_power(inner, self.power) if self.power != 1 else inner)
+
+    def factor(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Product of the inputs before the power, for each row of x."""
+        product: NDArray[np.float64] = x[:, list(self.before)].prod(1)
+        return product
 
     @staticmethod
     def _sum(terms: tuple[Term, ...], x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -118,7 +129,8 @@ class Law:
     @property
     def pattern(self) -> tuple[Any, ...]:
         """Everything but the coefficients."""
-        return frozenset(t.exponents for t in self.terms), frozenset(t.exponents for t in self.below), self.power, self.sign
+        terms, below = (frozenset(t.exponents for t in side) for side in (self.terms, self.below))
+        return terms, below, self.power, self.sign, self.before
 
     def with_coefficients(self, coefficients: Sequence[float]) -> Law:
         """The law with other coefficients of its parts."""
@@ -131,16 +143,26 @@ class Law:
         """Inputs, exponents, coefficients and operations between terms."""
         parts = (*self.terms, *self.below)
         inner = sum(term.complexity for term in parts) + len(self.terms) - 1 + len(self.below)
-        return inner + (2 if self.power != 1 else 0) + (self.sign < 0)
+        return inner + (2 if self.power != 1 else 0) + (self.sign < 0) + len(self.before)
 
     def expression(self, symbols: Sequence[sp.Symbol]) -> sp.Expr:
         """The law in SymPy."""
         import sympy as sp
 
-        total = sp.Add(*(term.expression(symbols) for term in self.terms))
+        common = self._common_coefficient()
+        terms = (replace(term, coefficient=math.copysign(1, term.coefficient)) for term in self.terms) if common else self.terms
+        total = sp.Add(*(term.expression(symbols) for term in terms))
         if self.below:
             total = total / sp.Add(*(term.expression(symbols) for term in self.below))
-        return _shortest(self.sign * total ** _number(self.power))
+        size = _number(Fraction(common ** float(self.power))) if common else 1
+        factors = (self.sign, size, *(symbols[i] for i in self.before))
+        return _shortest(sp.Mul(*factors) * total ** _number(self.power))
+
+    def _common_coefficient(self) -> float:
+        """The size of all coefficients above the fraction line, where it is the same decimal number for all; else zero."""
+        sizes = [abs(term.coefficient) for term in self.terms]
+        alike = all(math.isclose(size, sizes[0], rel_tol=1e-9) for size in sizes)
+        return sizes[0] if alike and len(sizes) > 1 and Fraction(sizes[0]).denominator > LARGEST_DENOMINATOR else 0.0
 
     def undefined(self, symbols: Sequence[sp.Symbol]) -> list[sp.Basic]:
         """Conditions under which the law has no value: a zero below a fraction line, a root of a negative number."""
@@ -173,4 +195,5 @@ class Law:
                 exponents[column] = exponent
             return Term(term.coefficient, tuple(exponents))
 
-        return replace(self, terms=tuple(map(wide, self.terms)), below=tuple(map(wide, self.below)))
+        before = tuple(int(columns[i]) for i in self.before)
+        return replace(self, terms=tuple(map(wide, self.terms)), below=tuple(map(wide, self.below)), before=before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ __all__ = ["OPERATIONS", "Settings", "search"]
 
 OPERATIONS = ("add", "sub", "mul", "div", "pow")
 
-POWERS = (Fraction(1), Fraction(-1), Fraction(1, 2), Fraction(-1, 2), Fraction(2), Fraction(-2))
+POWERS = (Fraction(1), Fraction(-1), Fraction(1, 2), Fraction(-1, 2), Fraction(2), Fraction(-2), Fraction(-3, 2))
 """Powers of the whole law that are tried."""
 IDLE = {True: 2, False: 6}
 """Rounds without a shorter description after which the search ends if what is left over looks like noise: of a single product
@@ -32,6 +33,8 @@ two, since its exponents follow from one start, of a sum more."""
 ROUNDS_AFTER = 2
 """Rounds in which a simpler law is looked for when an exact one is found."""
 STEPS = 60
+GIVERS = 3
+"""Most inputs before a power."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +55,12 @@ class Settings:
 
 
 class Structure(NamedTuple):
-    """How many terms stand above and below, and the power of the whole."""
+    """How many terms stand above and below, the power of the whole, and the inputs before it."""
 
     above: int
     below: int
     power: Fraction
+    before: tuple[int, ...] = ()
 
     @property
     def size(self) -> int:
@@ -71,7 +75,7 @@ def search(table: Table, settings: Settings, generator: np.random.Generator) -> 
     Linear algebra has one thread here: matrices are small, and on a busy machine threads wait for each other.
     """
     found = list(_plain_laws(table, settings))
-    structures = list(_structures(settings, table.y))
+    structures = list(_structures(settings, table))
     best, idle = _shortest(found), 0
     for attempt in range(settings.restarts):
         for structure in structures:
@@ -97,28 +101,45 @@ def _shortest(found: Sequence[Candidate]) -> Candidate:
     return min(found, key=lambda one: one.length)
 
 
-def _structures(settings: Settings, y: NDArray[np.float64]) -> Iterator[Structure]:
+def _structures(settings: Settings, table: Table) -> Iterator[Structure]:
     """From simple to complex; only those that the operations and the target's sign allow."""
     most = settings.max_terms if {"add", "sub"} & set(settings.operations) else 1
-    powers = [power for power in POWERS if _allowed(power, settings, y)] if settings.quotients else [Fraction(1)]
+    powers = list(_powers(settings, table)) if settings.quotients else [(Fraction(1), ())]
     yield Structure(1, 0, Fraction(1))
     for size in range(2, most + 1):
-        yield from (Structure(size, 0, power) for power in powers if size <= 3 or power == 1)
+        yield from (Structure(size, 0, *power) for power in powers if size <= 3 or power[0] == 1)
         if "div" in settings.operations and size > 2 and settings.quotients:
             yield from (Structure(size - lower, lower, Fraction(1)) for lower in range(1, min(size - 1, 3)))
 
 
-def _allowed(power: Fraction, settings: Settings, y: NDArray[np.float64]) -> bool:
-    if power < 0 and "div" not in settings.operations:
-        return False
-    if abs(power) == 1:
-        return True
-    return "pow" in settings.operations and bool((y > 0).all() or (y < 0).all())
+def _powers(settings: Settings, table: Table) -> Iterator[tuple[Fraction, tuple[int, ...]]]:
+    """Powers of the whole law, each with the inputs before it."""
+    before = _sign_givers(table.x, table.y, GIVERS if "mul" in settings.operations else 0)
+    for power in POWERS:
+        if power < 0 and "div" not in settings.operations:
+            continue
+        if abs(power) == 1:
+            yield power, ()
+        elif "pow" in settings.operations and before is not None:
+            yield power, before
+
+
+def _sign_givers(x: NDArray[np.float64], y: NDArray[np.float64], most: int) -> tuple[int, ...] | None:
+    """The fewest inputs by whose product the target can be divided to have one sign; None where more than `most` are needed."""
+    signs, sign = np.sign(x), np.sign(y)
+    both = [i for i, column in enumerate(signs.T) if column.min() < 0 < column.max()]
+    for size in range(most + 1):
+        for chosen in combinations(both, size):
+            product = signs[:, list(chosen)].prod(1)
+            given = sign * product
+            if not sign[product == 0].any() and ((given >= 0).all() or (given <= 0).all()):
+                return chosen
+    return None
 
 
 def _solve(table: Table, structure: Structure, settings: Settings, generator: np.random.Generator) -> list[Candidate]:
     """One start of a structure: exponents, snapping, coefficients; nothing where it leads nowhere."""
-    above, below, power = structure
+    above, below, power, before = structure
     usable = (table.y != 0) & (table.x != 0).all(1)
     x, y, weight = table.x[usable], table.y[usable], table.weight[usable]
     if len(y) > settings.rows:
@@ -131,7 +152,7 @@ def _solve(table: Table, structure: Structure, settings: Settings, generator: np
         blocks = np.array([0, len(order)])
     if len(order) < structure.size * 2 + 2:
         return []
-    x, y, weight = x[order], y[order], weight[order]
+    x, y, weight = x[order], y[order] / x[order][:, list(before)].prod(1), weight[order]
     sign = -1 if abs(power) != 1 and y[0] < 0 else 1
     target = np.sign(sign * y) * np.abs(y) ** float(1 / power)
     logs = np.log(np.abs(x))
@@ -145,7 +166,7 @@ def _solve(table: Table, structure: Structure, settings: Settings, generator: np
     if not math.isfinite(reached) or reached > 0.5:
         return []
     simple = snapped(problem, exponents, scales, reached, table.x, settings.operations, settings.whole)
-    laws = [law_of(table, rows, above, power, sign) for rows in simple]
+    laws = [law_of(table, rows, above, power, sign, before) for rows in simple]
     return [law for law in laws if law is not None]
 
 
