@@ -25,8 +25,10 @@ __all__ = ["OPERATIONS", "Settings", "search"]
 
 OPERATIONS = ("add", "sub", "mul", "div", "pow")
 
-POWERS = (Fraction(1), Fraction(-1), Fraction(1, 2), Fraction(-1, 2), Fraction(2), Fraction(-2), Fraction(-3, 2))
+POWERS = (Fraction(1), Fraction(-1), Fraction(1, 2), Fraction(-1, 2), Fraction(2), Fraction(-2))
 """Powers of the whole law that are tried."""
+FIELD = Fraction(-3, 2)
+"""Power that is tried behind inputs only, for fields that fall with the square of a distance: x / (x**2 + y**2) ** (3/2)."""
 IDLE = {True: 2, False: 6}
 """Rounds without a shorter description after which the search ends if what is left over looks like noise: of a single product
 two, since its exponents follow from one start, of a sum more."""
@@ -115,7 +117,7 @@ def _structures(settings: Settings, table: Table) -> Iterator[Structure]:
 def _powers(settings: Settings, table: Table) -> Iterator[tuple[Fraction, tuple[int, ...]]]:
     """Powers of the whole law, each with the inputs before it."""
     before = _sign_givers(table.x, table.y, GIVERS if "mul" in settings.operations else 0)
-    for power in POWERS:
+    for power in (*POWERS, FIELD) if before else POWERS:
         if power < 0 and "div" not in settings.operations:
             continue
         if abs(power) == 1:
