@@ -1,11 +1,19 @@
 """What several test files share: the papers' ranges and the operations as plain functions."""
 
+import os
 import sys
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 torch.set_num_threads(1)
+
+settings.register_profile("quick", max_examples=60, deadline=None, derandomize=True)
+settings.register_profile(
+    "long", max_examples=5_000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 EXTRAPOLATION_RANGES = {
     "U[-40,-20)": [(-40, -20)],
