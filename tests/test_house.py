@@ -18,8 +18,10 @@ import nalm
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "nalm"
 LEVELS = {
+    "files": 0,
     "native": 0,
     "options": 0,
+    "progress": 0,
     "terminal": 0,
     "vector": 1,
     "layers": 2,

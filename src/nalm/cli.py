@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from nalm import __version__, terminal
+from nalm.progress import progress_bar
 
 app = typer.Typer(
     name="nalm",
@@ -181,7 +182,7 @@ def bench(
     if iterations is not None:
         values["iterations"] = iterations
     names = _names(module)
-    with terminal.progress_bar() as progress:
+    with progress_bar() as progress:
         result = benchmark(
             names,
             task,
@@ -284,7 +285,7 @@ def reproduce_command(
     if page is not None and out is None:
         raise typer.BadParameter("--page needs --out, the folder with the reports")
     reports = []
-    with terminal.progress_bar() as progress:
+    with progress_bar() as progress:
         if identity is not None:
             names = _names(series) if series else None
             reports.append(
@@ -419,7 +420,7 @@ def _discover_ode(
     from nalm.dynamics import discover_ode
 
     names = _names(states) if states is not None else None
-    with terminal.progress_bar() as progress:
+    with progress_bar() as progress:
         found = discover_ode(table, time, names, max_terms=max_terms, seed=seed, progress=progress)
     document = found.to_json()
     if as_json:
@@ -497,7 +498,7 @@ def speed(
     for name in names:
         if not all(info(part).fused for part in name.split("+")):
             raise typer.BadParameter(f"the fused engine has no kernel for {name}; it has: {', '.join(fused_names())}")
-    with terminal.progress_bar() as progress:
+    with progress_bar() as progress:
         progress.start(len(names), "modules")
         rows = []
         for name in names:

@@ -28,7 +28,8 @@ from nalm.limits import robust_limits
 from nalm.models import model_of
 from nalm.pages import section
 from nalm.planning import estimate, questions
-from nalm.runner import Progress, Silent, engine_for, run_cells, threshold_of
+from nalm.progress import Progress, Silent
+from nalm.runner import engine_for, run_cells, threshold_of
 from nalm.simple_arithmetic import simple_arithmetic
 from nalm.specs import Recipe
 from nalm.store import Store
@@ -360,6 +361,10 @@ class _Joined:
         """Move the whole on."""
         self.progress.advance(amount)
 
+    def say(self, text: str) -> None:
+        """Pass it on."""
+        self.progress.say(text)
+
 
 def _row(condition: Condition, cell: Cell, runs: Runs, seconds: float) -> Row:
     threshold = _threshold(condition.threshold, cell)
@@ -516,3 +521,7 @@ class _Part:
     def advance(self, amount: float) -> None:
         """Move the whole on by a share."""
         self.whole.advance(self.share * amount / self.total)
+
+    def say(self, text: str) -> None:
+        """Pass it on."""
+        self.whole.say(text)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import nn
@@ -15,6 +15,7 @@ from nalm import __version__, metrics, tasks
 from nalm.engine import fused, lookup, reference
 from nalm.engine.data import Job
 from nalm.models import Model, model_of
+from nalm.progress import Progress, Silent
 from nalm.specs import Cell, Runs
 from nalm.store import Store
 
@@ -25,33 +26,13 @@ if TYPE_CHECKING:
 
     from nalm.specs import Recipe
 
-__all__ = ["Progress", "Result", "Silent", "benchmark", "cell_of", "changed_data", "engine_for", "run_cells", "threshold_of"]
+__all__ = ["Result", "benchmark", "cell_of", "changed_data", "engine_for", "run_cells", "threshold_of"]
 
 ENGINES = ("auto", "fused", "torch")
 STACKED_RUNS = 512
 """Most runs that the torch engine trains as one stack."""
 
 ModuleLike = str | Callable[[int, int], nn.Module]
-
-
-class Progress(Protocol):
-    """Something that shows how far the work is; the command line has one, libraries stay silent."""
-
-    def start(self, total: float, what: str) -> None:
-        """Work of a size begins."""
-
-    def advance(self, amount: float) -> None:
-        """Some of it is done."""
-
-
-class Silent:
-    """Shows nothing."""
-
-    def start(self, total: float, what: str) -> None:
-        """Ignore it."""
-
-    def advance(self, amount: float) -> None:
-        """Ignore it."""
 
 
 @dataclass

@@ -1,15 +1,14 @@
-"""What commands show on a terminal: tables, numbers with their intervals, a progress bar."""
+"""What commands show on a terminal: tables, numbers with their intervals."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["number", "print_rows", "print_table", "progress_bar", "with_interval"]
+__all__ = ["number", "print_rows", "print_table", "with_interval"]
 
 WIDTH = 140
 """Columns of a table that goes to a file."""
@@ -59,31 +58,3 @@ def with_interval(row: Mapping[str, Any], name: str, form: str) -> str:
     """A mean of a row with its interval, where it has one."""
     low, mean, high = (row[f"{name}_{part}"] for part in ("low", "mean", "high"))
     return number(mean, form) if low is None or high is None else f"{mean:{form}} [{low:{form}}, {high:{form}}]"
-
-
-class _Bar:
-    """A progress bar on standard error."""
-
-    def __init__(self, bar: Any) -> None:
-        self.bar = bar
-        self.task: Any = None
-
-    def start(self, total: float, what: str) -> None:
-        """Show a bar of a size."""
-        self.task = self.bar.add_task(what, total=total)
-
-    def advance(self, amount: float) -> None:
-        """Move it on."""
-        self.bar.advance(self.task, amount)
-
-
-@contextmanager
-def progress_bar() -> Iterator[Any]:
-    """A progress bar with the time left, on standard error and only if that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
-    console = Console(file=sys.stderr)
-    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
-        yield _Bar(bar)

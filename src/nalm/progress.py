@@ -1,0 +1,91 @@
+"""How far the work is: the object that long computations tell, one that shows nothing, and a bar on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Progress", "Silent", "following", "progress_bar"]
+
+
+class Progress(Protocol):
+    """Something that shows how far the work is; the command line has one, libraries stay silent."""
+
+    def start(self, total: float, what: str) -> None:
+        """Work of a size begins."""
+
+    def advance(self, amount: float) -> None:
+        """Some of it is done."""
+
+    def say(self, text: str) -> None:
+        """What is being done now, such as `compiling nmu`; an empty text when that is over."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def start(self, total: float, what: str) -> None:
+        """Ignore it."""
+
+    def advance(self, amount: float) -> None:
+        """Ignore it."""
+
+    def say(self, text: str) -> None:
+        """Ignore it."""
+
+
+class _Bar:
+    """A progress bar on standard error."""
+
+    def __init__(self, bar: Any) -> None:
+        self.bar = bar
+        self.task: Any = None
+        self.what = ""
+
+    def start(self, total: float, what: str) -> None:
+        """Show a bar of a size."""
+        self.what = what
+        self.task = self.bar.add_task(what, total=total)
+
+    def advance(self, amount: float) -> None:
+        """Move it on."""
+        self.bar.advance(self.task, amount)
+
+    def say(self, text: str) -> None:
+        """Show what is being done beside the bar."""
+        if self.task is None:
+            self.start(1, self.what)
+        self.bar.update(self.task, description=f"{self.what}: {text}" if text else self.what)
+
+
+@contextmanager
+def progress_bar(*, always: bool = False) -> Iterator[Progress]:
+    """A progress bar with the time left, on standard error and only if that is a terminal, or `always`."""
+    from rich import progress
+    from rich.console import Console
+
+    columns = [
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+    ]
+    console = Console(file=sys.stderr)
+    hidden = not (always or sys.stderr.isatty())
+    with progress.Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+        yield _Bar(bar)
+
+
+@contextmanager
+def following(progress: Progress | bool | None) -> Iterator[Progress]:
+    """The object that is told how far the work is: the one given, a bar of our own for `True`, else one that shows nothing."""
+    if progress is True:
+        with progress_bar(always=True) as bar:
+            yield bar
+    else:
+        yield progress or Silent()

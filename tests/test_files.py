@@ -1,0 +1,79 @@
+"""Files are written whole or not at all, and read only up to a size."""
+
+import gzip
+import os
+
+import pytest
+
+from nalm import files
+
+
+def test_a_file_is_replaced_only_when_it_is_whole(tmp_path):
+    path = tmp_path / "a.txt"
+    files.write(path, "first")
+
+    def fail_half_way():
+        with files.replacing(path) as new:
+            new.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_half_way()
+    assert path.read_text() == "first"
+    assert os.listdir(tmp_path) == ["a.txt"]
+    files.write(path, b"second")
+    assert files.read_text(path) == "second"
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path):
+    precious, link = tmp_path / "precious", tmp_path / "link"
+    precious.write_text("precious")
+    link.symlink_to(precious)
+    files.write(link, "new")
+    assert (precious.read_text(), link.read_text(), link.is_symlink()) == ("precious", "new", False)
+
+
+def test_contents_reach_the_disk_before_the_name(tmp_path, monkeypatch):
+    order = []
+    flush, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: (order.append("fsync"), flush(handle))[1])
+    monkeypatch.setattr(os, "replace", lambda a, b: (order.append("replace"), replace(a, b))[1])
+    files.write(tmp_path / "a", "x")
+    assert order == ["fsync", "replace", "fsync"]
+
+
+def test_what_cannot_be_read_is_said_in_a_sentence(tmp_path):
+    (tmp_path / "long").write_bytes(b"x" * 11)
+    (tmp_path / "latin").write_bytes("é".encode("latin-1"))
+    for name, text in (
+        (tmp_path, "is a folder"),
+        (tmp_path / "none", "there is no file"),
+        (tmp_path / "long", "larger than 10 bytes"),
+        (tmp_path / "latin", "not text in UTF-8"),
+        ("a\0b", "is not a file name"),
+    ):
+        with pytest.raises(files.FileError, match=text):
+            files.read_text(name, 10)
+
+
+def test_what_cannot_be_written_is_said_in_a_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "below", tmp_path):
+        with pytest.raises(files.FileError, match="cannot write"):
+            files.write(path, "x")
+    assert sorted(os.listdir(tmp_path)) == ["file"]
+
+
+def test_gzip_data_is_unpacked_up_to_a_size():
+    bomb = gzip.compress(b"0" * 10_000_000)
+    with pytest.raises(files.FileError, match="more than 1,000 bytes"):
+        files.unpack(bomb, 1000, "it")
+    for damaged in (b"", bomb[: len(bomb) // 2], b"x" + bomb):
+        with pytest.raises(files.FileError, match="not a whole gzip file"):
+            files.unpack(damaged, 10_000_000, "it")
+    assert files.unpack(gzip.compress(b"abc"), 3, "it") == b"abc"
+
+
+def test_a_checksum_knows_where_parts_end():
+    assert files.checksum("ab", "c") != files.checksum("a", "bc")
+    assert files.checksum("ab", b"c") == files.checksum("ab", "c")
