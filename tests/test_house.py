@@ -141,6 +141,26 @@ def test_every_dependency_is_pinned():
         assert re.split(r"[<>=]", requirement)[0].lower() in pinned
 
 
+def test_pins_can_be_met_on_the_oldest_python():
+    for_python = runpy.run_path(str(ROOT / ".ci" / "check_pythons.py"))["for_python"]
+    pins = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
+    for version, numpy in (("3.10", "2.2.6"), ("3.11", "2.4.6")):  # the last one for Python 3.10, and a later one
+        chosen = for_python(pins, version)
+        assert f"numpy=={numpy}" in chosen
+        names = [line.split("==")[0] for line in chosen]
+        assert len(names) == len(set(names))
+
+
+def test_page_of_the_package_has_no_links_that_lead_nowhere():
+    hook = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    page = (ROOT / "README.md").read_text()
+    relative = re.compile(r"\]\((?!https?:)")
+    assert relative.search(page)
+    for one in hook["substitutions"]:
+        page = re.sub(one["pattern"], one["replacement"], page)
+    assert not relative.search(page)
+
+
 def readme_blocks():
     text = (ROOT / "README.md").read_text()
     return re.findall(r"```python\n(.*?)```\s+```text\n(.*?)```", text, re.DOTALL)
