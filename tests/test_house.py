@@ -18,7 +18,9 @@ import nalm
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "nalm"
 LEVELS = {
+    "checks": 0,
     "files": 0,
+    "grammar": 0,
     "native": 0,
     "options": 0,
     "progress": 0,

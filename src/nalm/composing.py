@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 import torch
 
+from nalm.checks import shown
+from nalm.grammar import read
 from nalm.layers import Linear, RealNPU, Stack
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["from_sympy"]
 
@@ -37,16 +41,20 @@ def from_sympy(expression: Any, inputs: Sequence[Any] | None = None, *, dtype: t
     >>> print(nalm.readout(module, ["a", "b", "c"]))
     (a + b)/(c - 2)**2
     """
-    wanted = [sp.sympify(one) for one in (expression if isinstance(expression, (list, tuple)) else [expression])]
+    symbols = [_symbol(one) for one in _listed(inputs)] if inputs is not None else None
+    byname = {str(symbol): symbol for symbol in symbols or ()}
+    if symbols is not None and len(byname) != len(symbols):
+        raise ValueError(f"each input needs a name of its own, got {', '.join(map(str, symbols))}")
+    wanted = [_expression(one, byname) for one in (expression if isinstance(expression, (list, tuple)) else [expression])]
     found = sorted(set().union(*(one.free_symbols for one in wanted)), key=str)
-    symbols = [sp.Symbol(str(s)) if isinstance(s, str) else s for s in inputs] if inputs is not None else found
+    symbols = found if symbols is None else symbols
     byname = {str(symbol): symbol for symbol in symbols}
     for symbol in found:
         if str(symbol) not in byname:
             raise ValueError(f"the expression has {symbol}, which is not among the inputs {', '.join(byname)}")
     wanted = [one.subs({symbol: byname[str(symbol)] for symbol in found}) for one in wanted]
     if not symbols:
-        raise ValueError(f"{expression} has no symbol; a module needs at least one input")
+        raise ValueError(f"{shown(expression)} has no symbol; a module needs at least one input")
     sums = [_terms(one) for one in wanted]
     depth = max(_depth(one) for one in sums)
     available: list[Any] = list(symbols)
@@ -58,6 +66,43 @@ def from_sympy(expression: Any, inputs: Sequence[Any] | None = None, *, dtype: t
         layers.append(_weights([_as_terms(value, level) for value in needed], products, dtype))
         available = needed
     return Stack(*layers)
+
+
+def _listed(inputs: Any) -> list[Any]:
+    if isinstance(inputs, str) or not hasattr(inputs, "__iter__"):
+        raise ValueError(f"inputs must be a list of names or symbols, got {inputs!r}")
+    return list(inputs)
+
+
+def _symbol(name: Any) -> Any:
+    """The symbol of an input."""
+    if isinstance(name, sp.Symbol):
+        return name
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"an input must be a name or a symbol, got {name!r}")
+    return sp.Symbol(name)
+
+
+def _expression(given: Any, symbols: Mapping[str, Any]) -> Any:
+    """What was given as an expression of finite numbers; text is read by the library's own grammar, never evaluated."""
+    if isinstance(given, str):
+        return read(given, symbols)
+    if isinstance(given, Number) and not isinstance(given, bool):
+        given = sp.sympify(given)
+    if not isinstance(given, sp.Expr) or given.has(sp.nan, sp.zoo, sp.oo, -sp.oo):
+        raise ValueError(f"an expression must be text or a SymPy expression of finite numbers, got {shown(given)!r}")
+    return given
+
+
+def _float(number: Any) -> float:
+    """A constant of an expression as the weight that it becomes."""
+    try:
+        value = float(number)
+    except (TypeError, OverflowError):
+        value = math.inf
+    if not math.isfinite(value):
+        raise ValueError(f"cannot build with the constant {shown(number)}: weights are real numbers in the range of float64")
+    return value
 
 
 Sum = tuple[tuple[Product, Any], ...]
@@ -83,7 +128,7 @@ def _factors(expression: Any) -> tuple[Any, Product]:
             coefficient *= factor
             continue
         if not exponent.is_number or not exponent.is_real:
-            raise ValueError(f"cannot build {factor}: exponents must be real constants")
+            raise ValueError(f"cannot build {shown(factor)}: exponents must be real constants")
         if isinstance(base, sp.Abs):  # the root of the square
             key = _terms(base.args[0] ** 2)
             powers[key] = powers.get(key, sp.Integer(0)) + exponent / 2
@@ -96,7 +141,7 @@ def _factors(expression: Any) -> tuple[Any, Product]:
                     for one, power in product:
                         powers[one] = powers.get(one, sp.Integer(0)) + power * exponent
                     continue
-            raise ValueError(f"cannot build {base}: only sums, products, quotients and powers can be")
+            raise ValueError(f"cannot build {shown(base)}: only sums, products, quotients and powers can be")
         key = base if isinstance(base, sp.Symbol) else _terms(base)
         powers[key] = powers.get(key, sp.Integer(0)) + exponent
     return coefficient, frozenset((base, exponent) for base, exponent in powers.items() if exponent != 0)
@@ -140,7 +185,7 @@ def _powers(products: Sequence[Product], available: Sequence[Any], dtype: torch.
     layer.real.zero_()
     for row, product in enumerate(products):
         for base, exponent in product:
-            layer.real[row, available.index(base)] = float(exponent)
+            layer.real[row, available.index(base)] = _float(exponent)
     return layer
 
 
@@ -150,5 +195,5 @@ def _weights(sums: Sequence[Sum], products: Sequence[Product], dtype: torch.dtyp
     layer.weight.zero_()
     for row, terms in enumerate(sums):
         for product, coefficient in terms:
-            layer.weight[row, products.index(product)] = float(coefficient)
+            layer.weight[row, products.index(product)] = _float(coefficient)
     return layer

@@ -10,6 +10,7 @@ import sympy as sp
 
 from nalm.composing import from_sympy
 from nalm.dynamics.solving import integrate
+from nalm.grammar import read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +42,7 @@ class System:
     def equations(self) -> dict[str, sp.Expr]:
         """Slope of each state in SymPy."""
         symbols = {name: sp.Symbol(name, real=True) for name in self.laws}
-        return {name: sp.sympify(text, locals=symbols) for name, text in self.laws.items()}
+        return {name: read(text, symbols) for name, text in self.laws.items()}
 
     def module(self) -> Stack:
         """The right-hand side as layers."""
