@@ -1,7 +1,9 @@
 """The benchmark as a whole: rows, stores, user modules, published facts, and what happens when things go wrong."""
 
+import contextlib
 import json
 import math
+import sqlite3
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from torch import nn
 import nalm
 from nalm.runner import benchmark
 from nalm.specs import Cell, Recipe
-from nalm.store import Store
+from nalm.store import Store, StoreWarning
 from nalm.tasks import NINE_RANGES
 
 FAST = {"iterations": 400, "log_interval": 200, "evaluation_rows": 100}
@@ -110,6 +112,17 @@ def test_store_saves_work_and_grows(tmp_path, monkeypatch):
     assert again.seconds == 0
     with Store(tmp_path, version="test") as store:
         assert [cell.interpolation for cell in store.cells()] == ["U[1,2)", "U[-2,2)"]
+
+
+def test_a_damaged_row_is_trained_again(tmp_path):
+    first = benchmark("nmu", ranges=["U[1,2)"], seeds=3, out=tmp_path, **FAST)
+    with contextlib.closing(sqlite3.connect(tmp_path / "results.sqlite")) as connection:
+        connection.execute("UPDATE runs SET test = zeroblob(length(test)) WHERE seed = 1")
+        connection.commit()
+    with pytest.warns(StoreWarning, match=r"results.sqlite: the run of seed 1 in cell \w+ is damaged; it is left out and"):
+        again = benchmark("nmu", ranges=["U[1,2)"], seeds=3, out=tmp_path, **FAST)
+    assert again.runs == first.runs
+    assert benchmark("nmu", ranges=["U[1,2)"], seeds=3, out=tmp_path, **FAST).runs == first.runs
 
 
 def test_interrupted_grid_keeps_finished_cells(tmp_path):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
 
@@ -17,7 +18,7 @@ import pytest
 
 from nalm import store as store_module
 from nalm.specs import Cell, Recipe, Runs
-from nalm.store import Origin, Store, StoreError
+from nalm.store import Origin, Store, StoreError, StoreWarning
 
 RECIPE = Recipe(iterations=4000, log_interval=1000, penalty=10.0)
 
@@ -409,14 +410,143 @@ def test_database_of_another_program(tmp_path, statement):
 def test_store_of_another_format(tmp_path):
     path = filled(tmp_path)
     with raw(tmp_path) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 3")
     content = path.read_bytes()
     expected = (
-        "results.sqlite: its format is 2 and nalm 1.2.3 knows format 1; use the nalm that wrote it or choose another folder"
+        "results.sqlite: its format is 3 and nalm 1.2.3 knows format 2; use the nalm that wrote it or choose another folder"
     )
     with pytest.raises(StoreError, match=expected):
         open_store(tmp_path)
     assert path.read_bytes() == content
+
+
+OLD_TABLES = (
+    "CREATE TABLE cells (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, description TEXT NOT NULL, steps BLOB NOT NULL)",
+    """CREATE TABLE runs (
+        id INTEGER PRIMARY KEY, cell TEXT NOT NULL REFERENCES cells (key), engine TEXT NOT NULL, seed INTEGER NOT NULL,
+        status TEXT NOT NULL, message TEXT NOT NULL,
+        validation BLOB NOT NULL, test BLOB NOT NULL, sparsity BLOB NOT NULL, weights BLOB NOT NULL,
+        version TEXT NOT NULL, seconds REAL NOT NULL, written TEXT NOT NULL,
+        UNIQUE (cell, engine, seed))""",
+)
+
+
+def make_old(folder):
+    """Turn a store into one of format 1."""
+    with raw(folder) as connection:
+        for table, columns in store_module.COLUMNS.items():
+            connection.execute(f"ALTER TABLE {table} RENAME TO new_{table}")
+            connection.execute(OLD_TABLES[table == "runs"])
+            connection.execute(f"INSERT INTO {table} SELECT id, {', '.join(columns)} FROM new_{table}")
+            connection.execute(f"DROP TABLE new_{table}")
+        connection.execute("PRAGMA user_version = 1")
+        connection.commit()
+
+
+def test_a_store_of_format_1_is_read_and_brought_up_to_date(tmp_path):
+    filled(tmp_path, cells=3)
+    make_old(tmp_path)
+    for _ in range(2):
+        with open_store(tmp_path) as store:
+            assert store.cells() == [cell(k) for k in range(3)]
+            for k in range(3):
+                assert_same(store.runs(cell(k), range(4)), make(range(4)))
+    with raw(tmp_path) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == store_module.SCHEMA
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    assert names == {"cells", "runs", "cell_keys", "run_keys"}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE runs SET test = x'00' WHERE cell = '{key}' AND seed = 1",
+        "UPDATE runs SET status = 'oj' WHERE cell = '{key}' AND seed = 1",
+        "UPDATE runs SET weights = 'text' WHERE cell = '{key}' AND seed = 1",
+    ],
+)
+def test_rows_of_format_1_that_cannot_be_meant_are_left_out(tmp_path, damage):
+    filled(tmp_path, cells=2)
+    make_old(tmp_path)
+    with raw(tmp_path) as connection:
+        connection.execute(damage.format(key=cell(0).key))
+        connection.commit()
+    with pytest.warns(StoreWarning, match="row 2 of runs is damaged"):
+        store = open_store(tmp_path)
+    with store:
+        assert [store.missing(cell(k), range(4)) for k in range(2)] == [[1], []]
+
+
+def changes_of_rows():
+    """For each column of a cell and of a run, a statement that changes it."""
+    for table, columns in store_module.COLUMNS.items():
+        where = "id = 1" if table == "cells" else f"cell = '{cell(0).key}' AND seed = 2"
+        for name, kind in columns.items():
+            new = {str: f"'x' || {name}", bytes: f"substr({name}, 1, 1)", int: f"{name} + 64", float: f"{name} + 1"}[kind]
+            yield f"UPDATE {table} SET {name} = {new} WHERE {where}"
+
+
+@pytest.mark.parametrize("change", list(changes_of_rows()))
+def test_a_damaged_row_is_reported_left_out_and_trained_again(tmp_path, change):
+    filled(tmp_path, cells=2)
+    with raw(tmp_path) as connection:
+        connection.execute(change)
+        connection.commit()
+    with warnings.catch_warnings(record=True) as said, open_store(tmp_path) as store:
+        warnings.simplefilter("always")
+        missing = store.missing(cell(0), range(4))
+        assert missing == ([0, 1, 2, 3] if "cells" in change else [2])
+        assert store.missing(cell(1), range(4)) == []
+        store.cells()
+    lost = "key = " in change or "SET cell = " in change  # the row now belongs to no cell that is asked for
+    assert lost or len(said) >= 1
+    assert all(str(one.message).count("\n") == 0 for one in said)
+    with warnings.catch_warnings(), open_store(tmp_path) as store:
+        warnings.simplefilter("ignore")
+        store.add(cell(0), make(missing), engine="fused", seconds=1.0)
+        assert_same(store.runs(cell(0), range(4)), make(range(4)))
+        assert cell(0) in store.cells()
+
+
+def read_all(folder, cells):
+    """What a store gives: the runs of each cell that are whole, or the sentence with which it refuses."""
+    found = []
+    try:
+        with open_store(folder) as store:
+            store.cells()
+            for number in range(cells):
+                absent = store.missing(cell(number), range(4))
+                seeds = [seed for seed in range(4) if seed not in absent]
+                if seeds:
+                    found.append((seeds, store.runs(cell(number), seeds)))
+    except StoreError as error:
+        return str(error)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["flip", "missing", "end"])
+def test_damaged_bytes_never_change_a_result_in_silence(tmp_path, kind):
+    """A hundred single bits flipped, and bytes taken out of the middle or from the end: each is harmless or reported."""
+    content = filled(tmp_path, cells=5).read_bytes()
+    chance = random.Random(20260731)
+    for number in range(100 if kind == "flip" else 30):
+        damaged, place = bytearray(content), chance.randrange(len(content))
+        if kind == "flip":
+            damaged[place] ^= 1 << chance.randrange(8)
+        else:
+            del damaged[place : place + chance.choice([1, 100, 4096]) if kind == "missing" else None]
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "results.sqlite").write_bytes(damaged)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            found = read_all(folder, 5)
+        assert not any("\n" in str(one.message) for one in said)
+        if isinstance(found, str):
+            assert "\n" not in found
+            continue
+        for seeds, runs in found:
+            assert_same(runs, make(seeds))
 
 
 def test_a_refused_file_is_closed(tmp_path, monkeypatch):

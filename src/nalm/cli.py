@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -522,6 +523,7 @@ def speed(
 
 def main() -> None:
     """Run the command; bad usage ends with one line and exit status 2."""
+    warnings.formatwarning = lambda message, *where, **more: f"nalm: {message}\n"
     try:
         status = app(standalone_mode=False)
     except UsageError as error:

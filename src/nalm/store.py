@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import warnings
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from nalm.files import checksum
 from nalm.specs import Cell, Runs
 
 if TYPE_CHECKING:
@@ -18,26 +20,46 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Origin", "Store", "StoreError"]
+__all__ = ["Origin", "Store", "StoreError", "StoreWarning"]
 
 FILE = "results.sqlite"
 APPLICATION = 0x6E616C6D
 """Marks a database as a nalm store: the letters `nalm`."""
-SCHEMA = 1
-"""Version of the tables below."""
+SCHEMA = 2
+"""Version of the tables below. Format 1 had no checksums; such a store is brought up to date when it is opened."""
 PATIENCE = 60.0
 """Seconds to wait for another process that writes."""
 
+COLUMNS: dict[str, dict[str, type]] = {
+    "cells": {"key": str, "description": str, "steps": bytes},
+    "runs": {
+        **dict.fromkeys(("cell", "engine"), str),
+        "seed": int,
+        **dict.fromkeys(("status", "message"), str),
+        **dict.fromkeys(("validation", "test", "sparsity", "weights"), bytes),
+        "version": str,
+        "seconds": float,
+        "written": str,
+    },
+}
+"""What the tables hold. Numbers are little endian: float64, and int64 for the steps."""
+STATUSES = ("ok", "diverged", "failed")
+TYPES = {str: "TEXT", bytes: "BLOB", int: "INTEGER", float: "REAL"}
+SELECT = {table: f"SELECT id, {', '.join(columns)}, checksum FROM {table}" for table, columns in COLUMNS.items()}
+
+
+def _creation(table: str) -> str:
+    columns = ", ".join(f"{name} {TYPES[kind]} NOT NULL" for name, kind in COLUMNS[table].items())
+    return f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, {columns}, checksum TEXT NOT NULL)"
+
+
 TABLES = (
-    "CREATE TABLE cells (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, description TEXT NOT NULL, steps BLOB NOT NULL)",
-    """CREATE TABLE runs (
-        id INTEGER PRIMARY KEY, cell TEXT NOT NULL REFERENCES cells (key), engine TEXT NOT NULL, seed INTEGER NOT NULL,
-        status TEXT NOT NULL, message TEXT NOT NULL,
-        validation BLOB NOT NULL, test BLOB NOT NULL, sparsity BLOB NOT NULL, weights BLOB NOT NULL,
-        version TEXT NOT NULL, seconds REAL NOT NULL, written TEXT NOT NULL,
-        UNIQUE (cell, engine, seed))""",
+    *map(_creation, COLUMNS),
+    "CREATE INDEX cell_keys ON cells (key)",
+    "CREATE INDEX run_keys ON runs (cell, engine, seed)",
 )
-"""Numbers are little endian: float64, and int64 for the steps. The order of the ids is the order of writing."""
+"""The order of the ids is the order of writing. Nothing need be unique: of several whole rows the earliest counts, so that a
+row can be written again where one is damaged."""
 
 REMEDIES = {
     "not a database": "move the file away or choose another folder",
@@ -51,6 +73,10 @@ REMEDIES = {
 
 class StoreError(ValueError):
     """A store that cannot be opened, read or written; says which file, why, and what to do."""
+
+
+class StoreWarning(UserWarning):
+    """A row of a store that is damaged and left out."""
 
 
 class Origin(NamedTuple):
@@ -77,6 +103,7 @@ class Store:
     def __init__(self, folder: str | os.PathLike[str], *, version: str) -> None:
         self.path = Path(folder) / FILE
         self.version = version
+        self._reported: set[str] = set()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -93,6 +120,7 @@ class Store:
         """Check what the file is, and create the tables in a new one; the lock lets only one process do so."""
         with self._explained(), self._connection as connection:
             connection.row_factory = sqlite3.Row
+            connection.text_factory = lambda data: data.decode(errors="surrogateescape")  # damaged text must not end a query
             # In WAL mode NORMAL would do against kills. FULL also keeps every commit through a loss of power, and is needed
             # where WAL is not to be had; a cell takes seconds to compute and its commit milliseconds.
             connection.execute("PRAGMA synchronous = FULL")
@@ -104,6 +132,8 @@ class Store:
                     connection.execute(table)
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 connection.execute(f"PRAGMA user_version = {SCHEMA}")
+            elif (application, schema) == (APPLICATION, 1):
+                self._upgrade()
             elif application != APPLICATION:
                 raise StoreError(f"cannot use {self.path}: it is no store of nalm; choose another folder")
             elif schema != SCHEMA:
@@ -127,17 +157,69 @@ class Store:
             remedy = next((remedy for word, remedy in REMEDIES.items() if word in str(error)), fallback)
             raise StoreError(f"cannot use {self.path} ({error}): {remedy}") from error
 
-    def _select(self, columns: str, cell: Cell, engine: str | None) -> dict[int, sqlite3.Row]:
-        """Some columns of a cell's runs, by seed; the earliest run of each."""
-        query = (
-            f"SELECT seed, {columns} FROM runs WHERE cell = :cell AND (:engine IS NULL OR engine = :engine) ORDER BY id DESC"
-        )
+    def _upgrade(self) -> None:
+        """Copy the tables of format 1, with checksums; rows that cannot be meant are left out."""
+        execute = self._connection.execute
+        for table in COLUMNS:
+            execute(f"ALTER TABLE {table} RENAME TO old_{table}")
+        for statement in TABLES:
+            execute(statement)
+        widths: dict[str, int] = {}
+        for table, columns in COLUMNS.items():
+            for row in execute(f"SELECT id, {', '.join(columns)} FROM old_{table} ORDER BY id"):
+                values = tuple(row)[1:]
+                if all(type(value) is kind for value, kind in zip(values, columns.values(), strict=True)) and (
+                    _names_itself(row) if table == "cells" else _fits(row, widths.get(row["cell"], -1))
+                ):
+                    self._insert(table, values, row["id"])
+                    if table == "cells":
+                        widths[row["key"]] = len(row["steps"])
+                else:
+                    self._report(f"row {row['id']} of {table}")
+        for table in COLUMNS:
+            execute(f"DROP TABLE old_{table}")
+        execute(f"PRAGMA user_version = {SCHEMA}")
+
+    def _insert(self, table: str, values: tuple[Any, ...], number: int | None = None) -> None:
+        places = ", ".join("?" * (len(values) + 2))
+        self._connection.execute(f"INSERT INTO {table} VALUES ({places})", (number, *values, _mark(values)))
+
+    def _report(self, what: str) -> None:
+        """Say once that something is damaged."""
+        if what not in self._reported:
+            self._reported.add(what)
+            warnings.warn(f"{self.path}: {what} is damaged; it is left out and computed anew", StoreWarning, stacklevel=4)
+
+    def _cell(self, cell: Cell) -> sqlite3.Row | None:
+        """The whole row of a cell, if there is one."""
         with self._explained():
-            return {row["seed"]: row for row in self._connection.execute(query, {"cell": cell.key, "engine": engine})}
+            rows = self._connection.execute(f"{SELECT['cells']} WHERE key = ? ORDER BY id", (cell.key,)).fetchall()
+        whole = next((row for row in rows if _whole(row) and row["key"] == cell.key and _names_itself(row)), None)
+        if rows and whole is None:
+            self._report(f"the description of cell {cell.key}")
+        return whole
+
+    def _rows(self, cell: Cell, engine: str | None) -> list[sqlite3.Row]:
+        """The whole rows of a cell's runs, in order of writing."""
+        if self._cell(cell) is None:
+            return []
+        query = f"{SELECT['runs']} WHERE cell = :cell AND (:engine IS NULL OR engine = :engine) ORDER BY id"
+        with self._explained():
+            rows = self._connection.execute(query, {"cell": cell.key, "engine": engine}).fetchall()
+        whole = [row for row in rows if _whole(row) and row["cell"] == cell.key and engine in (None, row["engine"])]
+        known = {row["seed"] for row in whole}
+        for row in rows if len(whole) < len(rows) else ():
+            if row["seed"] not in known:
+                self._report(f"the run of seed {row['seed']} in cell {cell.key}")
+        return whole
+
+    def _select(self, cell: Cell, engine: str | None) -> dict[int, sqlite3.Row]:
+        """A cell's runs by seed; the earliest of each."""
+        return {row["seed"]: row for row in reversed(self._rows(cell, engine))}
 
     def missing(self, cell: Cell, seeds: Sequence[int], engine: str | None = None) -> list[int]:
-        """The seeds of which no run is stored, by that engine or, without one, by any."""
-        stored = self._select("id", cell, engine)
+        """The seeds of which no whole run is stored, by that engine or, without one, by any."""
+        stored = self._select(cell, engine)
         return [int(seed) for seed in seeds if seed not in stored]
 
     def add(self, cell: Cell, runs: Runs, *, engine: str, seconds: float) -> None:
@@ -154,26 +236,21 @@ class Store:
         columns = (runs.seeds, runs.status, runs.messages, runs.validation, runs.test, runs.sparsity, runs.weights)
         with self._explained(), self._connection as connection:
             connection.execute("BEGIN IMMEDIATE")
-            connection.execute(
-                "INSERT INTO cells (key, description, steps) VALUES (?, ?, ?) ON CONFLICT (key) DO NOTHING",
-                (cell.key, cell.to_json(), steps),
-            )
-            stored = connection.execute("SELECT steps FROM cells WHERE key = ?", (cell.key,)).fetchone()
-            if stored["steps"] != steps:
+            known = self._cell(cell)
+            if known is None:
+                self._insert("cells", (cell.key, cell.to_json(), steps))
+            elif known["steps"] != steps:
                 raise StoreError(
                     f"cannot add to cell {cell.key} in {self.path}: its runs were logged at other steps; choose another folder"
                 )
+            stored = set(self._select(cell, engine))
             for seed, status, message, *curves in zip(*columns, strict=True):
-                connection.execute(
-                    "INSERT INTO runs (cell, engine, seed, status, message, validation, test, sparsity, weights, version,"
-                    " seconds, written) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-                    " ON CONFLICT (cell, engine, seed) DO NOTHING",
-                    (
-                        *(cell.key, engine, int(seed), status, message),
-                        *(curve.astype("<f8").tobytes() for curve in curves),
-                        *(self.version, seconds / len(runs), written),
-                    ),
-                )
+                if int(seed) not in stored:
+                    stored.add(int(seed))
+                    blobs = (curve.astype("<f8").tobytes() for curve in curves)
+                    share = float(seconds / len(runs))
+                    row = (cell.key, engine, int(seed), str(status), str(message), *blobs, self.version, share, written)
+                    self._insert("runs", row)
 
     def runs(self, cell: Cell, seeds: Sequence[int], engine: str | None = None) -> Runs:
         """The runs of these seeds, in their order, by that engine or, without one, the earliest of each seed.
@@ -183,14 +260,13 @@ class Store:
         Raises:
             KeyError: Runs are not stored; it names their seeds.
         """
-        stored = self._select("status, message, validation, test, sparsity, weights", cell, engine)
+        stored = self._select(cell, engine)
+        found = self._cell(cell)
         absent = [int(seed) for seed in seeds if seed not in stored]
-        if absent or not stored:
+        if absent or not stored or found is None:
             by = "" if engine is None else f" by engine {engine}"
             raise KeyError(f"cell {cell.key} has no stored run{by} of seeds {absent}")
         rows = [stored[seed] for seed in seeds]
-        with self._explained():
-            found = self._connection.execute("SELECT steps FROM cells WHERE key = ?", (cell.key,)).fetchone()
         steps = np.frombuffer(found["steps"], "<i8").astype(np.int64)
 
         def matrix(name: str, width: int) -> NDArray[np.float64]:
@@ -211,23 +287,30 @@ class Store:
 
     def seconds(self, cell: Cell, seeds: Sequence[int], engine: str | None = None) -> float:
         """Wall time of the stored runs of these seeds, added up."""
-        stored = self._select("seconds", cell, engine)
+        stored = self._select(cell, engine)
         return float(sum(stored[seed]["seconds"] for seed in seeds))
 
     def cells(self) -> list[Cell]:
         """Every stored cell, in order of first writing."""
         with self._explained():
-            rows = self._connection.execute("SELECT description FROM cells ORDER BY id").fetchall()
-        return [Cell.from_json(row["description"]) for row in rows]
+            rows = self._connection.execute(f"{SELECT['cells']} ORDER BY id").fetchall()
+        cells: dict[str, Cell] = {}
+        for row in rows:
+            if _whole(row) and _names_itself(row):
+                cells.setdefault(row["key"], Cell.from_json(row["description"]))
+            else:
+                self._report(f"row {row['id']} of cells")
+        return list(cells.values())
 
     def origins(self, cell: Cell) -> list[Origin]:
         """Engines and versions that computed a cell, with the number and wall time of their runs, in order of first writing."""
-        query = (
-            "SELECT engine, version, count(*), sum(seconds), max(written) FROM runs WHERE cell = ?"
-            " GROUP BY engine, version ORDER BY min(id)"
-        )
-        with self._explained():
-            return [Origin(*row) for row in self._connection.execute(query, (cell.key,))]
+        parts: dict[tuple[str, str], list[sqlite3.Row]] = {}
+        for row in self._rows(cell, None):
+            parts.setdefault((row["engine"], row["version"]), []).append(row)
+        return [
+            Origin(*by, len(rows), sum(row["seconds"] for row in rows), max(row["written"] for row in rows))
+            for by, rows in parts.items()
+        ]
 
     def close(self) -> None:
         """Close the file; a closed store cannot be used any more."""
@@ -238,3 +321,27 @@ class Store:
 
     def __exit__(self, *error: Any) -> None:
         self.close()
+
+
+def _mark(values: tuple[Any, ...]) -> str:
+    """The checksum of a row, which knows types too."""
+    return checksum(*(value if isinstance(value, bytes) else ascii(value) for value in values))
+
+
+def _whole(row: sqlite3.Row) -> bool:
+    """Whether a row is as it was written."""
+    return bool(row["checksum"] == _mark(tuple(row)[1:-1]))
+
+
+def _names_itself(row: sqlite3.Row) -> bool:
+    """Whether the description of a cell belongs to its key, and the steps are whole numbers."""
+    try:
+        return Cell.from_json(row["description"]).key == row["key"] and len(row["steps"]) % 8 == 0
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return False
+
+
+def _fits(row: sqlite3.Row, width: int) -> bool:
+    """Whether a run of format 1 has an error for each logged step (of so many bytes), and a known status."""
+    curves = (row["validation"], row["test"], row["sparsity"])
+    return all(len(curve) == width for curve in curves) and len(row["weights"]) % 8 == 0 and row["status"] in STATUSES
