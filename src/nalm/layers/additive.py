@@ -61,7 +61,8 @@ class NACAdd(NACUnit):
         """`weight`: mean distance of the effective weight to -1, 0, 1."""
         return {"weight": distance_to_integers(nac_weight(self.w_hat, self.m_hat)).mean()}
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         solve_nac_(self, operands, COEFFICIENTS[operation])
 
     def forward(self, x: Tensor) -> Tensor:
@@ -95,7 +96,8 @@ class iNAC(NACUnit):  # noqa: N801
         """`weight`: shortfall of both raw weights from saturation."""
         return {"weight": saturation_shortfall(self.w_hat) + saturation_shortfall(self.m_hat)}
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         solve_nac_(self, operands, COEFFICIENTS[operation])
 
     def forward(self, x: Tensor) -> Tensor:
@@ -121,7 +123,8 @@ class NAU(BoxUnit):
     legal_values = {"weight": (-1, 0, 1)}
     low = -1.0
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         fill_row_(self.weight, operands, COEFFICIENTS[operation])
 
     def forward(self, x: Tensor) -> Tensor:

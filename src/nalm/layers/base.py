@@ -69,6 +69,9 @@ class Unit(nn.Module, ABC):
     parameters (a sigmoid or a clamp may lie between).
 
     Every unit takes `in_features` and `out_features` first, then keyword options, among them `device` and `dtype`.
+
+    A unit of your own defines `forward`, `reset_parameters`, `effective_weights` and `express_`, and, where they apply,
+    `penalties`, `project_`, `set_weight_` and the class attributes below; docs/own-modules.md has an example.
     """
 
     operations: tuple[str, ...] = ()
@@ -85,7 +88,7 @@ class Unit(nn.Module, ABC):
     the parameter, uniform ones that the batch shares (`once`), or none."""
 
     counted: ClassVar[tuple[str, ...]] = ("weight",)
-    """Effective weights that the published sparsity error looks at."""
+    """Effective weights that the published sparsity error looks at; empty where none is discrete."""
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
@@ -106,8 +109,8 @@ class Unit(nn.Module, ABC):
         """The tensors that stand in the formula, by name."""
 
     @abstractmethod
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation; operands are checked."""
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation, in place; `set_solution_` calls it with operands that it has checked."""
 
     def penalties(self) -> dict[str, Tensor]:
         """The terms of `penalty` by name, so that a recipe may weigh them differently."""
@@ -127,10 +130,13 @@ class Unit(nn.Module, ABC):
         weights = self.effective_weights()
         for name, values in self.legal_values.items():
             legal = weights[name].new_tensor(sorted(values))
-            self._set_weight(name, legal[(weights[name].unsqueeze(-1) - legal).abs().argmin(-1)])
+            self.set_weight_(name, legal[(weights[name].unsqueeze(-1) - legal).abs().argmin(-1)])
 
-    def _set_weight(self, name: str, value: Tensor) -> None:
-        """Give an effective weight a discrete value, by the parameter of its name or the raw one under a sigmoid."""
+    def set_weight_(self, name: str, value: Tensor) -> None:
+        """Give an effective weight a discrete value, by the parameter of its name or the raw one under a sigmoid.
+
+        `snap_` calls it. Override it where an effective weight is another function of the parameters.
+        """
         if name in self._parameters:
             self.get_parameter(name).copy_(value)
         else:
@@ -140,7 +146,8 @@ class Unit(nn.Module, ABC):
     def sparsity_error(self) -> Tensor:
         """Largest distance of a counted weight to the nearest of -1, 0, 1 (a scalar, at most 0.5 for weights in [-1, 1])."""
         weights = self.effective_weights()
-        return torch.stack([distance_to_integers(weights[name]).amax() for name in self.counted]).amax()
+        distances = [distance_to_integers(weights[name]).amax() for name in self.counted]
+        return torch.stack(distances).amax() if distances else next(self.parameters()).new_tensor(math.nan)
 
     @torch.no_grad()
     def set_solution_(self, operation: str, operands: Sequence[int] = (0, 1)) -> Self:
@@ -157,7 +164,7 @@ class Unit(nn.Module, ABC):
             raise ValueError(
                 f"{operation!r} needs {arity} different operands between 0 and {self.in_features - 1}, got {tuple(operands)}"
             )
-        self._express(operation, used)
+        self.express_(operation, used)
         return self
 
     def check_input(self, x: Tensor) -> None:
@@ -292,7 +299,8 @@ class NACUnit(Unit):
         """`weight`: tanh times sigmoid of the raw weights."""
         return {"weight": nac_weight(self.w_hat, self.m_hat)}
 
-    def _set_weight(self, name: str, value: Tensor) -> None:
+    def set_weight_(self, name: str, value: Tensor) -> None:
+        """Write the parameters of a discrete weight."""
         self.w_hat.copy_(SATURATED * value)
         self.m_hat.copy_(SATURATED * (2 * value.abs() - 1))
 

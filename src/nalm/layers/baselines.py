@@ -71,7 +71,8 @@ class Linear(Unit):
         weights = {"weight": self.weight.clone()}
         return weights if self.bias is None else {**weights, "bias": self.bias.clone()}
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         fill_row_(self.weight, operands, COEFFICIENTS[operation])
         if self.bias is not None:
             self.bias.zero_()
@@ -184,7 +185,8 @@ class ReLUMLP(_MLP):
         if min(self.hidden) >= 2:
             self.operations = tuple(COEFFICIENTS)
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         for value in (*self.weights, *self.biases):
             value.zero_()
         first, *middle, last = self.weights
@@ -214,7 +216,7 @@ class ReLU6MLP(_MLP):
     Reference: baseline of Madsen and Johansen, Neural Arithmetic Units, ICLR 2020.
     """
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
         """Never called: no operation is declared."""
 
     def activate(self, x: Tensor) -> Tensor:
@@ -251,7 +253,8 @@ class ProductFC(Unit):
         """`weight`, as it is."""
         return {"weight": self.weight.clone()}
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         self.weight.fill_(1.0)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -300,7 +303,8 @@ class Quadratic(Unit):
         """The six parameters, as they are."""
         return {name: value.clone() for name, value in self.named_parameters()}
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         for value in self.parameters():
             value.zero_()
         if operation in COEFFICIENTS:

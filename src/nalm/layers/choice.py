@@ -91,7 +91,8 @@ class SumOrProduct(Unit):
         self.mul_weight.clamp_(-1, 1)
         self.choice.clamp_(0, 1)
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         additive = operation in COEFFICIENTS
         self.choice.fill_(float(additive))
         fill_row_(self.add_weight, operands if additive else (), COEFFICIENTS[operation] if additive else ())

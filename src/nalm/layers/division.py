@@ -77,7 +77,8 @@ class _NRUUnit(BoxUnit):
         """How much of each power stands in the product: tanh(scale w)^2 in training, |w| in eval mode."""
         return smooth_amount(self.weight, self.tanh_scale) if self.training else self.weight.abs()
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         fill_row_(self.weight, operands, EXPONENTS[operation])
 
     def extra_repr(self) -> str:
@@ -151,7 +152,8 @@ class _NMRUUnit(BoxUnit):
         self.check_input(x)
         return with_reciprocals(x, EPS32 if self.training else 0.0)
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         powers = EXPONENTS[operation]
         columns = [i if power > 0 else self.in_features + i for i, power in zip(operands, powers, strict=True)]
         fill_row_(self.weight, columns, [1.0] * len(columns))
@@ -237,8 +239,9 @@ class NMRUGated(_NMRUUnit):
         super().project_()
         self.gate.clamp_(0, 1)
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
-        super()._express(operation, operands)
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
+        super().express_(operation, operands)
         self.gate.fill_(1.0)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -78,7 +78,8 @@ class _SharedNALU(NACUnit):
         """`weight`: mean distance of the effective weight to -1, 0, 1."""
         return {"weight": distance_to_integers(self.effective_weights()["weight"]).mean()}
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         additive = operation in COEFFICIENTS
         solve_nac_(self, operands, COEFFICIENTS[operation] if additive else EXPONENTS[operation], self.log_base)
         _set_input_gate_(self.gate_weight, operands, additive)
@@ -165,7 +166,7 @@ class _TwoPaths(Unit):
         self.add.snap_()
         self.mul.snap_()
         if "gate" in self.legal_values:
-            self._set_weight("gate", self.effective_weights()["gate"].round())
+            self.set_weight_("gate", self.effective_weights()["gate"].round())
 
     def project_(self) -> None:
         """Clip both paths to their legal boxes."""
@@ -175,8 +176,8 @@ class _TwoPaths(Unit):
     def _solve_paths(self, operation: str, operands: tuple[int, ...]) -> bool:
         """Give the path that can the operation and the other the plain first operand; say whether it is the additive one."""
         additive = operation in self.add.operations
-        (self.add if additive else self.mul)._express(operation, operands)
-        (self.mul if additive else self.add)._express("identity", operands[:1])
+        (self.add if additive else self.mul).express_(operation, operands)
+        (self.mul if additive else self.add).express_("identity", operands[:1])
         return additive
 
 
@@ -200,7 +201,8 @@ class _InputGated(_TwoPaths):
         """`add_weight`, `mul_weight` and `gate_weight`."""
         return {**super().effective_weights(), "gate_weight": self.gate_weight.clone()}
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         _set_input_gate_(self.gate_weight, operands, self._solve_paths(operation, operands))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -317,7 +319,8 @@ class iNALU(_TwoPaths):  # noqa: N801
         """Mean of the sparsity errors of the two paths, as in the published benchmark."""
         return (self.add.sparsity_error() + self.mul.sparsity_error()) / 2
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         self.gate_hat.fill_(SATURATED if self._solve_paths(operation, operands) else -SATURATED)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -126,7 +126,8 @@ class NLRL(Unit):
         """Clip the weight to [0, 1]."""
         self.weight.clamp_(0, 1)
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         fill_row_(self.weight, operands, [1.0] * len(operands))
         disjunction = operation in ("or", "nand", "implies")
         negated = operands[:1] if operation == "implies" else operands if operation in ("not", "nand", "nor") else ()
@@ -232,7 +233,8 @@ class NSR(Unit):
             "bias": self.bias.clone(),
         }
 
-    def _set_weight(self, name: str, value: Tensor) -> None:
+    def set_weight_(self, name: str, value: Tensor) -> None:
+        """Write the parameters of a discrete weight."""
         self.get_parameter(name).copy_(2 * SATURATED * value)
 
     def penalties(self) -> dict[str, Tensor]:
@@ -240,7 +242,8 @@ class NSR(Unit):
         chosen = torch.stack([self.first.softmax(-1), self.second.softmax(-1)])
         return {"weight": distance_to_bits(chosen).mean()}
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         fill_row_(self.first, operands[:1], [2 * SATURATED])
         fill_row_(self.second, operands[1:], [2 * SATURATED])
         # tanh is 0 for equal operands and at least 0.76 in magnitude for operands 1 / scale apart: cut halfway.

@@ -100,7 +100,8 @@ class NACMul(NACUnit):
         """`weight`: mean distance of the effective weight to -1, 0, 1."""
         return {"weight": distance_to_integers(nac_weight(self.w_hat, self.m_hat)).mean()}
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         solve_nac_(self, operands, EXPONENTS[operation])
 
     def forward(self, x: Tensor) -> Tensor:
@@ -141,14 +142,16 @@ class NACMulSigmoid(Unit):
         """`weight`: sigmoid of the raw weight."""
         return {"weight": self.w_hat.sigmoid()}
 
-    def _set_weight(self, name: str, value: Tensor) -> None:
+    def set_weight_(self, name: str, value: Tensor) -> None:
+        """Write the parameters of a discrete weight."""
         self.w_hat.copy_(SATURATED * (2 * value - 1))
 
     def penalties(self) -> dict[str, Tensor]:
         """`weight`: mean distance of the effective weight to 0, 1."""
         return {"weight": distance_to_bits(self.w_hat.sigmoid()).mean()}
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         raw = [SATURATED if value == 1 else math.log(value / (1 - value)) for value in EXPONENTS[operation]]
         fill_row_(self.w_hat, operands, raw, -SATURATED)
 
@@ -165,7 +168,8 @@ class FactorUnit(BoxUnit):
     legal_values = {"weight": (0, 1)}
     low = 0.0
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         fill_row_(self.weight, operands, EXPONENTS[operation])
 
 
@@ -218,7 +222,8 @@ class iMNAC(NACUnit):  # noqa: N801
         """`weight`: shortfall of both raw weights from saturation."""
         return {"weight": saturation_shortfall(self.w_hat) + saturation_shortfall(self.m_hat)}
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         solve_nac_(self, operands, EXPONENTS[operation])
 
     def forward(self, x: Tensor) -> Tensor:
@@ -386,7 +391,8 @@ class stgNMU(Unit):  # noqa: N801
         """`weight`: mu clamped to [0, 1], without noise."""
         return {"weight": self.mu.clamp(0, 1)}
 
-    def _set_weight(self, name: str, value: Tensor) -> None:
+    def set_weight_(self, name: str, value: Tensor) -> None:
+        """Write the parameters of a discrete weight."""
         self.mu.copy_(value)
 
     def penalties(self) -> dict[str, Tensor]:
@@ -397,7 +403,8 @@ class stgNMU(Unit):  # noqa: N801
         """Standard normal numbers of the shape of `mu`: what `forward` takes as noise."""
         return torch.randn(self.mu.shape, generator=generator, device=self.mu.device, dtype=self.mu.dtype)
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         fill_row_(self.mu, operands, EXPONENTS[operation])
 
     def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:

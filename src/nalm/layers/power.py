@@ -98,7 +98,8 @@ class NaiveNPU(Unit):
         """Mean of the sparsity errors of real and imaginary exponents, as in the published benchmark."""
         return (distance_to_integers(self.real).amax() + distance_to_integers(self.imaginary).amax()) / 2
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         fill_row_(self.real, operands, EXPONENTS[operation])
         self.imaginary.zero_()
 
@@ -166,7 +167,8 @@ class _GatedPowerUnit(Unit):
         if self.clip_gate:
             self.gate.clamp_(0, 1)
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
         powers = EXPONENTS[operation]
         fill_row_(self.real, operands, powers, 1.0 if self.skip_zero_weight else 0.0)
         fill_row_(self.gate, operands, [1.0] * len(powers))
@@ -319,8 +321,9 @@ class NPU(_GatedPowerUnit):
         """Mean of the sparsity errors of real and imaginary exponents, as in the published benchmark."""
         return (distance_to_integers(self.real).amax() + distance_to_integers(self.imaginary).amax()) / 2
 
-    def _express(self, operation: str, operands: tuple[int, ...]) -> None:
-        super()._express(operation, operands)
+    def express_(self, operation: str, operands: tuple[int, ...]) -> None:
+        """Write the weights of a declared operation."""
+        super().express_(operation, operands)
         self.imaginary.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
