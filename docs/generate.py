@@ -34,7 +34,7 @@ def module_table() -> str:
         "| name | module | class | exact operations | inputs | robust | what it does | paper |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for record in modules().values():
+    for record in (one for one in modules().values() if not one.own):
         options = ", ".join(f"{key}={value}" for key, value in record.options.items())
         cells = [
             f"`{record.name}`",

@@ -307,7 +307,7 @@ def test_bad_input_is_named(name):
     for sizes in [(1.5, 1), (2, "3"), (True, 1)]:
         with pytest.raises(TypeError, match="must be an int"):
             nalm.create(name, *sizes)
-    with pytest.raises(TypeError, match=f"{name} has no option 'colour'; it takes: .*dtype"):
+    with pytest.raises(ValueError, match=f"{name} has no option 'colour'; it takes: .*dtype"):
         nalm.create(name, 2, 1, colour="red")
 
 

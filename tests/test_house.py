@@ -20,6 +20,7 @@ SOURCE = ROOT / "src" / "nalm"
 LEVELS = {
     "checks": 0,
     "files": 0,
+    "identity": 0,
     "grammar": 0,
     "native": 0,
     "options": 0,

@@ -1,9 +1,27 @@
 """Modules of one's own: units written from outside, what identifies a factory, registration, and what cannot be stacked."""
 
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import weakref
+from functools import partial
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
 import torch
 from torch import nn
 
 import nalm
+from nalm import figures, registry
+from nalm.cli import app
+from nalm.identity import UntoldError, identity
+from nalm.store import Store
+
+NALM = [sys.executable, "-m", "nalm"]
 
 
 class Doubler(nalm.Unit):
@@ -41,3 +59,324 @@ def test_a_unit_from_outside_needs_no_private_name():
     with torch.no_grad():
         layer.weight.fill_(0.25)
     assert nalm.sparsity_error(layer) == 0.25
+
+
+FAST = {"ranges": ["U[1,2)"], "iterations": 20, "log_interval": 10, "evaluation_rows": 20}
+SCALE = 3.0
+
+
+class Base(nn.Module):
+    """A module without arithmetic meaning; what it computes depends on an option."""
+
+    power = 1
+
+    def __init__(self, in_features, out_features, k=1.0):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(out_features, in_features))
+        self.k = k
+
+    def forward(self, x):
+        return self.k * SCALE * nn.functional.linear(x, self.weight) ** self.power
+
+
+class Derived(Base):
+    """The same, by inheritance."""
+
+
+class Builder:
+    """A factory with state."""
+
+    def __init__(self, k):
+        self.k = k
+
+    def build(self, in_features, out_features):
+        return Base(in_features, out_features, self.k)
+
+
+def closing_over(k):
+    return lambda i, o: Base(i, o, k)
+
+
+def defaulting_to(k):
+    def build(i, o, k=k):
+        return Base(i, o, k)
+
+    return build
+
+
+def holding(opaque):
+    def build(i, o):
+        return Base(i, o) if opaque else None
+
+    return build
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        closing_over,
+        defaulting_to,
+        lambda k: partial(Base, k=k),
+        lambda k: Builder(k).build,
+        lambda k: type("Fresh", (Base,), {"power": k}),
+        lambda k: closing_over(torch.tensor(k)),
+    ],
+    ids=["closure", "default", "partial", "instance", "class", "tensor"],
+)
+def test_factories_that_differ_in_a_value_share_no_results(build, tmp_path, monkeypatch):
+    first, other = (nalm.benchmark(build(k), seeds=1, out=tmp_path, **FAST) for k in (5.0, 0.0))
+    assert first.runs[0]["interpolation_error"] != other.runs[0]["interpolation_error"]
+    monkeypatch.setattr("nalm.runner.reference.train", None)
+    again = nalm.benchmark(build(5.0), seeds=1, out=tmp_path, **FAST)
+    assert again.runs == first.runs
+
+
+def test_options_tell_modules_apart(tmp_path):
+    errors = [
+        nalm.benchmark(Base, seeds=1, out=tmp_path, module_options={"k": k}, **FAST).runs[0]["interpolation_error"]
+        for k in (5.0, 0.0)
+    ]
+    assert errors[0] != errors[1]
+
+
+def test_a_base_class_or_a_global_that_changed_is_noticed(monkeypatch):
+    identities = [identity(Derived)]
+    with monkeypatch.context() as patch:
+        patch.setattr(Base, "power", 2)
+        identities.append(identity(Derived))
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules[__name__], "SCALE", 4.0)
+        identities.append(identity(closing_over(1.0)))
+    identities.append(identity(closing_over(1.0)))
+    assert len(set(identities)) == 4
+    assert identity(Derived) == identities[0]
+
+
+def test_identity_is_the_same_in_another_process(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import functools, torch\nfrom torch import nn\nNAMES = {'a', 'b', 'c', 'd'}\n"
+        "class K(nn.Module):\n    def __init__(self, i, o, *, k=1):\n        super().__init__()\n"
+        "        self.layer = nn.Linear(i, o)\n"
+        "    @torch.no_grad()\n    def clip(self):\n        self.layer.weight.clamp_(-1, 1)\n"
+        "    def forward(self, x):\n        return self.layer(x) * len(NAMES) if 3 in {1, 2, 3} else x\n"
+        "factory = functools.partial(K, k=torch.ones(3))\n"
+    )
+    code = "import mine; from nalm.identity import identity; print(identity(mine.factory, mine.NAMES))"
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+    "opaque", [threading.Lock(), (x for x in "a"), weakref.ref(Base)], ids=["lock", "generator", "reference"]
+)
+def test_what_cannot_be_told_is_never_reused(opaque, tmp_path, caplog):
+    with pytest.raises(UntoldError, match="it holds a"):
+        identity(holding(opaque))
+    for _ in range(2):
+        nalm.benchmark(holding(opaque), seeds=1, out=tmp_path, **FAST)
+    assert [record.message.split(":")[0] for record in caplog.records] == ["build is trained anew, not looked up"] * 2
+    with Store(tmp_path, version="test") as store:
+        assert len(store.cells()) == 2
+
+
+def test_code_that_reads_the_environment_cannot_be_told():
+    def build(i, o):
+        return Base(i, o, float(os.environ["K"]))
+
+    def evaluated(i, o):
+        return eval("Base")(i, o)
+
+    for factory in (build, evaluated):
+        with pytest.raises(UntoldError, match=r"what (environ|eval) gives"):
+            identity(factory)
+
+
+def test_names_of_factories_are_usable_and_distinct():
+    result = nalm.benchmark(
+        [lambda i, o: Base(i, o), lambda i, o: Base(i, o, 2.0), partial(Base, k=2.0), "product-fc"], seeds=1, **FAST
+    )
+    assert list(result.labels) == ["lambda", "lambda-2", "Base", "product-fc"]
+    named = nalm.benchmark({"one": Base, "two": closing_over(2.0), "three": "product-fc"}, seeds=1, **FAST)
+    assert named.labels == {"one": "one", "two": "two", "product-fc": "three"}
+
+
+@pytest.fixture
+def registered():
+    nalm.register("doubler", Doubler, label="Doubler", summary="Sums.", recipe={"penalty": 0.5}, options={"factor": 2.0})
+    yield "doubler"
+    nalm.unregister("doubler")
+
+
+def test_registered_modules_work_wherever_names_do(registered, capsys):
+    assert nalm.create("doubler", 3, 2).factor == 2.0
+    assert nalm.modules()["doubler"].operations == ("add", "identity")
+    result = nalm.benchmark(["doubler", "nau", "doubler+nmu"], operation="add", seeds=1, engine="torch", compiled=False, **FAST)
+    assert result.labels == {"doubler": "Doubler", "nau": "NAU", "doubler+nmu": "Doubler-NMU"}
+    assert next(iter(result.raw)).recipe.penalty == 0.5
+    app(["list", "modules", "--json"], standalone_mode=False)
+    assert json.loads(capsys.readouterr().out)["modules"][-1]["name"] == "doubler"
+    with pytest.raises(ValueError, match="doubler has no option 'colour'; it takes: factor, device, dtype"):
+        nalm.create("doubler", 3, 2, colour=1)
+
+
+def test_registered_modules_are_told_apart_by_their_code(registered, tmp_path):
+    (before,) = nalm.benchmark(registered, operation="add", seeds=1, out=tmp_path, **FAST).runs
+    nalm.register("doubler", Doubler, options={"factor": 3.0})
+    (after,) = nalm.benchmark(registered, operation="add", seeds=1, out=tmp_path, **FAST).runs
+    assert before["interpolation_error"] != after["interpolation_error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nmu", Doubler), "nmu is a module of nalm; choose another name"),
+        (("a+b", Doubler), r"a module's name has letters, .*, got 'a\+b'"),
+        (("mine", Base(2, 1)), "got an instance of Base"),
+    ],
+)
+def test_registering_is_refused_in_one_sentence(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        nalm.register(*arguments)
+    with pytest.raises(ValueError, match="nmu is a module of nalm and stays"):
+        nalm.unregister("nmu")
+    with pytest.raises(ValueError, match="has no 'colour'; it has: label"):
+        nalm.register("mine", Base, colour=1)
+
+
+def test_a_broken_installed_package_gives_one_line(monkeypatch, caplog):
+    points = [EntryPoint("fine", f"{__name__}:Doubler", registry.GROUP), EntryPoint("broken", "no.such:Class", registry.GROUP)]
+    monkeypatch.setattr(registry.importlib.metadata, "entry_points", lambda group: points)
+    registry._register_installed.cache_clear()
+    assert "fine" in nalm.modules()
+    assert "broken" not in nalm.modules()
+    (record,) = caplog.records
+    assert record.message.startswith(
+        "module broken of an installed package (no.such:Class) cannot be used: ModuleNotFoundError"
+    )
+    nalm.unregister("fine")
+
+
+def test_bench_takes_a_class_from_a_file(tmp_path):
+    source = "from torch import nn\nclass K(nn.Linear):\n    pass\n"
+    (tmp_path / "mine.py").write_text(source)
+    arguments = ["bench", "single-module", "--operation=add", "--seeds=1", "--iterations=5", "--engine=torch", "--json"]
+    command = [*NALM, *arguments, "--range=U[1,2)", "--module", "product-fc,mine:K,mine:L"]
+    refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "cannot use module 'mine:L', which should be package.file:Class: AttributeError" in refused.stderr
+    command[-1] = "nau,mine:K"
+    good = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert [row["module"] for row in json.loads(good.stdout)["rows"]] == ["nau", "K"]
+
+
+def test_a_module_that_cannot_be_imported_is_refused():
+    with pytest.raises(ValueError, match=r"cannot use module 'yours:K', .* No module named 'yours'"):
+        nalm.benchmark("yours:K", **FAST)
+
+
+class Counting(Base):
+    """Buffers that count, a number from a tensor, and a branch on data: nothing that could be stacked."""
+
+    def __init__(self, in_features, out_features):
+        super().__init__(in_features, out_features)
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count += 1
+        if x.mean() > 100:
+            return super().forward(x)
+        return super().forward(x) * float(self.weight.detach().mean().item() > -1)
+
+
+class Counted(Base):
+    """Only a buffer that counts, which a stack would share in silence."""
+
+    def __init__(self, in_features, out_features):
+        super().__init__(in_features, out_features)
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count += 1
+        return super().forward(x) / self.count
+
+
+def normalised(i, o):
+    return nn.Sequential(nn.Linear(i, 4), nn.BatchNorm1d(4), nn.Linear(4, o))
+
+
+@pytest.mark.parametrize("factory", [Counting, Counted, normalised])
+def test_what_cannot_be_stacked_is_trained_run_by_run(factory, caplog):
+    together = nalm.benchmark(factory, seeds=3, **FAST)
+    assert [run["status"] for run in together.runs] == ["ok"] * 3
+    (record,) = caplog.records
+    assert record.message.startswith(f"{factory.__name__} is trained run by run, which is slow")
+    (apart,) = nalm.benchmark(factory, seeds=[2], **FAST).runs
+    assert apart == together.runs[2]
+
+
+def test_run_by_run_gives_the_numbers_of_the_stack(monkeypatch):
+    stacked = nalm.benchmark(Base, seeds=2, **FAST).runs
+    monkeypatch.setattr("nalm.runner.reference.obstacle", lambda module, job: "asked for")
+    alone = nalm.benchmark(Base, seeds=2, **FAST).runs
+    for one, other in zip(stacked, alone, strict=True):
+        assert one["weights"] == pytest.approx(other["weights"], rel=1e-5)
+
+
+def test_lazy_layers_are_made_before_training():
+    (run,) = nalm.benchmark(lambda i, o: nn.Sequential(nn.LazyLinear(3), nn.ReLU(), nn.LazyLinear(o)), seeds=1, **FAST).runs
+    assert (run["status"], len(run["weights"])) == ("ok", 13)
+
+
+def broken(i, o):
+    raise RuntimeError("no such luck")
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (broken, "no run could be trained: broken on mul .*seed 0: RuntimeError: no such luck"),
+        (lambda i, o: 3, "it must give an nn.Module, got int"),
+        (lambda i, o: nn.ReLU(), "it has no parameters to train"),
+        (lambda i, o: nn.Linear(i + 1, o), "mat1 and mat2 shapes cannot be multiplied"),
+        (Base(2, 1), "give the class or a function .* got an instance of Base"),
+    ],
+)
+def test_a_benchmark_without_any_run_is_an_error(module, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        nalm.benchmark(module, seeds=2, **FAST)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_failure_beside_others_is_reported(tmp_path):
+    result = nalm.benchmark([broken, "product-fc"], seeds=1, **FAST)
+    assert [row["runs"] for row in result.rows] == [0, 1]
+    assert result.failures == ["broken on mul U[1,2), seed 0: RuntimeError: no such luck"]
+
+
+def test_unknown_options_are_value_errors():
+    for module in ("nmu", Base, "nau+nmu"):
+        with pytest.raises(ValueError, match=r"option 'colour'.* take"):
+            nalm.benchmark(module, module_options={"colour": 1}, seeds=1, **FAST)
+
+
+def test_example_of_the_page_prints_what_it_says():
+    page = (Path(__file__).parent.parent / "docs" / "own-modules.md").read_text()
+    code, output = re.search(r"run this example -->\n```python\n(.*?)```\s+```text\n(.*?)```", page, re.DOTALL).groups()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == output
+
+
+def test_the_figure_explains_an_empty_sparsity_panel():
+    result = nalm.benchmark({"plain": nn.Linear}, operation="add", seeds=1, threshold=1e9, **FAST)
+    texts = [text.get_text() for axes in figures.three_panels(result.rows).axes for text in axes.texts]
+    assert "no discrete weights: plain" in texts

@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from nalm.options import Snap as Snap
     from nalm.registry import create as create
     from nalm.registry import modules as modules
+    from nalm.registry import register as register
+    from nalm.registry import unregister as unregister
     from nalm.regressor import NALMRegressor as NALMRegressor
     from nalm.runner import benchmark as benchmark
     from nalm.solver import fit as fit
@@ -78,6 +80,8 @@ _HOME = {
     **dict.fromkeys(_LAYERS.split(), "nalm.layers"),
     "create": "nalm.registry",
     "modules": "nalm.registry",
+    "register": "nalm.registry",
+    "unregister": "nalm.registry",
     "readout": "nalm.symbolic",
     "benchmark": "nalm.runner",
     "fit": "nalm.solver",

@@ -65,7 +65,7 @@ def list_modules(as_json: Json = False) -> None:
             "label": record.label,
             "operations": list(record.operations),
             "domain": record.domain,
-            "paper": PAPERS[record.paper],
+            "paper": PAPERS.get(record.paper, record.paper),
             "summary": record.summary,
             "fused": record.fused,
             "robust": record.robust is not None,
@@ -147,7 +147,12 @@ def _print_pairs(kind: str, pairs: dict[str, str], as_json: bool) -> None:
 @app.command("bench")
 def bench(
     task: Annotated[str, typer.Argument(help="Task; `nalm list tasks` shows them.")],
-    module: Annotated[str, typer.Option(help="Registry names, or two joined by a plus (nau+nmu), separated by commas.")],
+    module: Annotated[
+        str,
+        typer.Option(
+            help="Names (`nalm list modules`), joined by plus signs (nau+nmu), or your package.file:Class; separated by commas."
+        ),
+    ],
     operation: Annotated[str, typer.Option(help="What is learned: add, sub, mul, div...; and, or, xor...; lt, le, eq...")],
     inputs: Annotated[
         int | None, typer.Option(parser=_whole_number, help="Number of inputs; default: as published for the task.")
@@ -182,7 +187,7 @@ def bench(
     values = dict(_setting(text) for text in set_values or [])
     if iterations is not None:
         values["iterations"] = iterations
-    names = _names(module)
+    names = _modules(module)
     with progress_bar() as progress:
         result = benchmark(
             names,
@@ -244,7 +249,7 @@ def _print_bench(result: Any, files: list[str]) -> None:
             result.labels[row["module"]],
             row["interpolation"],
             str(row["runs"]),
-            f"{row['success_rate']:.2f} [{row['success_low']:.2f}, {row['success_high']:.2f}]",
+            terminal.with_interval({**row, "success_mean": row["success_rate"]}, "success", ".2f"),
             terminal.number(row["solved_at_median"], ",.0f"),
             terminal.with_interval(row, "solved_at", ",.0f"),
             terminal.with_interval(row, "sparsity", ".1e"),
@@ -441,6 +446,13 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def _modules(text: str) -> list[str]:
+    """Names of modules; what is named by its file is looked for in the current directory too."""
+    if ":" in text:
+        sys.path.insert(0, "")
+    return _names(text)
+
+
 def _positive(text: str) -> float:
     try:
         return float(text)
@@ -488,17 +500,19 @@ def data_command(
 
 @app.command("speed")
 def speed(
-    module: Annotated[str | None, typer.Option(help="Registry names, separated by commas; default: all with a kernel.")] = None,
+    module: Annotated[
+        str | None, typer.Option(help="Names or package.file:Class, separated by commas; default: all with a kernel.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure a plain PyTorch loop, the torch engine and the fused engine in one run, and print the ratios."""
-    from nalm.registry import info
+    from nalm.models import model_of
     from nalm.speed import fused_names, measure
 
-    names = fused_names() if module is None else _names(module)
-    for name in names:
-        if not all(info(part).fused for part in name.split("+")):
-            raise typer.BadParameter(f"the fused engine has no kernel for {name}; it has: {', '.join(fused_names())}")
+    names = fused_names() if module is None else _modules(module)
+    for model in map(model_of, names):
+        if model.registered and not model.fused:
+            raise typer.BadParameter(f"the fused engine has no kernel for {model.name}; it has: {', '.join(fused_names())}")
     with progress_bar() as progress:
         progress.start(len(names), "modules")
         rows = []
@@ -511,8 +525,8 @@ def speed(
     headings = ("module", "plain loop", "torch engine", "fused engine", "torch / plain", "fused / plain", "compile")
     lines = []
     for row in rows:
-        times = [f"{row[key]:,.3g} us" for key in ("plain_us", "torch_us", "fused_us")]
-        ratios = [f"{row[key]:,.0f} x" for key in ("torch_ratio", "fused_ratio")]
+        times = [terminal.number(row[key], ",.3g") + " us" for key in ("plain_us", "torch_us", "fused_us")]
+        ratios = [terminal.number(row[key], ",.0f") + " x" for key in ("torch_ratio", "fused_ratio")]
         lines.append([row["module"], *times, *ratios, f"{row['compile_seconds']:.1f} s"])
     terminal.print_table(headings, lines)
     typer.echo(

@@ -82,6 +82,11 @@ def three_panels(
         for axes, (title, fields) in zip(line, PANELS.items(), strict=True):
             _draw(axes, group, modules, each, vary, fields)
             axes.set_title(title, fontsize="medium")
+        plain = [name for name, module in zip(names, modules, strict=True) if _is_plain(group, module)]
+        if plain:
+            line[-1].annotate(
+                f"no discrete weights: {', '.join(plain)}", (0.5, 0.5), xycoords="axes fraction", ha="center", fontsize="small"
+            )
         _arrange(line, each)
         heading = f"{group[0]['operation']} by {vary.replace('_', ' ')}"
         line[0].annotate(heading, (0, 1), (-3.5, 6), "axes fraction", "offset points", ha="right", va="baseline")
@@ -245,6 +250,12 @@ def _write(figure: Figure, path: Path) -> Path:
         finally:
             temporary.unlink(missing_ok=True)
     return path
+
+
+def _is_plain(rows: Sequence[Mapping[str, Any]], module: str) -> bool:
+    """Whether a module solved something, but has no weights that could be discrete."""
+    solved = [row for row in rows if row["module"] == module and row["success_rate"]]
+    return bool(solved) and all(row["sparsity_mean"] is None for row in solved)
 
 
 def _draw(

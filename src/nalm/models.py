@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
-import zlib
+import uuid
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.nn.utils import parameters_to_vector
 
-from nalm.layers import FrozenSelector, Gated, RecurrentSelector, Stack, select_all_
-from nalm.registry import SUMS, info
+from nalm.identity import UntoldError, identity
+from nalm.layers import FrozenSelector, Gated, RecurrentSelector, Stack, Unit, select_all_
+from nalm.registry import SUMS, check_factory, check_options, imported, info
 from nalm.specs import Recipe
 
 if TYPE_CHECKING:
@@ -53,9 +55,11 @@ class Model:
     build: Callable[[int], nn.Module]
     """The module for a number of inputs and one output."""
     parts: tuple[ModuleInfo, ...] = ()
-    """Records of its layers; none for a user's module."""
+    """Records of its layers; none for a user's function."""
     start: str = ""
     """Rule of the initial parameters, if it is not the layers' own: `heim`, that of the NPU paper's large-scale task."""
+    untold: str = ""
+    """Why it cannot be identified, in which case it has an identity that never comes again."""
 
     @property
     def fused(self) -> bool:
@@ -64,8 +68,8 @@ class Model:
 
     @property
     def registered(self) -> bool:
-        """Whether it is made of layers that this library knows."""
-        return bool(self.parts) or self.name == "recurrent:frozen"
+        """Whether it is made of this library's layers alone."""
+        return self.name == "recurrent:frozen" or (bool(self.parts) and not any(part.own for part in self.parts))
 
     def recipe_for(self, task: str, operation: str, inputs: int, name: str = "published") -> Recipe:
         """How the papers train it on a task, the default recipe for what they do not; or the `robust` recipe, if it has one."""
@@ -149,24 +153,59 @@ def model_of(
     hidden: int = 2,
     start: str = "",
 ) -> Model:
-    """The model of a registry name, of a network of them, or of a function (inputs, outputs) -> nn.Module.
+    """The model of a registry name, a network of them, `package.file:Class`, or a function (inputs, outputs) -> nn.Module.
 
     Networks: `nau+nmu` (layers one behind the other, any number), `nau/nmu` (two layers mixed by a gate, which may stand in
     place of a layer), `recurrent:nau:nmu` and `recurrent:frozen` (two steps with a scratchpad). Options go to each layer that
     knows them; `hidden` is the number of outputs of all layers but the last.
     """
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in (options or {}).items()}
-    kept = tuple(sorted(given.items()))
-    if isinstance(module, str):
-        network = _Network(module, given, hidden)
-        network.build(2)
-        return Model(module, network.label, kept, network.build, network.records, start)
-    if not callable(module):
-        raise TypeError(
-            f"module must be a registry name or a function (in_features, out_features) -> nn.Module, got {module!r}"
-        )
-    name = getattr(module, "__name__", type(module).__name__)
-    return Model(name, name, (("source", _source_mark(module)),), lambda n: module(n, 1, **given))
+    if isinstance(module, str) and ":" in module and not module.startswith("recurrent:"):
+        module = imported(module)
+    if not isinstance(module, str):
+        return _own_model(module, given)
+    network = _Network(module, given, hidden)
+    own = [(record.cls, dict(record.options)) for record in network.records if record.own]
+    if own:
+        kept, untold = _identified(own, given)
+        return Model(module, network.label, kept, lambda n: _ready(network.build(n), n), network.records, start, untold)
+    network.build(2)
+    return Model(module, network.label, tuple(sorted(given.items())), network.build, network.records, start)
+
+
+def _own_model(factory: Callable[..., nn.Module], options: Mapping[str, Any]) -> Model:
+    check_factory(factory)
+    name = _name_of(factory)
+    check_options(name, factory, options)
+    kept, untold = _identified(factory, options)
+    return Model(name, name, kept, lambda n: _ready(factory(n, 1, **options), n), untold=untold)
+
+
+def _name_of(factory: Any) -> str:
+    if isinstance(factory, partial):
+        return _name_of(factory.func)
+    return str(getattr(factory, "__name__", type(factory).__name__)).strip("<>")
+
+
+def _identified(made_from: Any, options: Mapping[str, Any]) -> tuple[tuple[tuple[str, Any], ...], str]:
+    """What tells a user's module from all others, as options of a cell; and why that is not known, if so."""
+    try:
+        return (("identity", identity(made_from, sorted(options.items()))),), ""
+    except UntoldError as error:
+        return (("identity", f"untold {uuid.uuid4().hex}"),), str(error)
+
+
+def _ready(module: Any, inputs: int) -> nn.Module:
+    """A user's module, with lazy parameters made; refused where it cannot be trained at all."""
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"it must give an nn.Module, got {type(module).__name__}")
+    if any(is_lazy(value) for value in (*module.parameters(), *module.buffers())):
+        with torch.no_grad():
+            module.eval()(torch.ones(2, inputs))
+        module.train()
+    if not list(module.parameters()):
+        raise ValueError("it has no parameters to train")
+    return module
 
 
 class _Network:
@@ -185,7 +224,7 @@ class _Network:
         known = {option for record in self.records for option in record.allowed}
         for option in options if len(self.records) > 1 else ():
             if option not in known:
-                raise TypeError(f"neither layer of {name} has an option {option!r}")
+                raise ValueError(f"no layer of {name} has an option {option!r}; they take: {', '.join(sorted(known))}")
 
     @property
     def label(self) -> str:
@@ -213,12 +252,7 @@ class _Network:
         registered, preset = PARTS.get(name, (name, {}))
         record = info(registered)
         own = {key: value for key, value in self.options.items() if key in record.allowed or len(self.records) == 1}
-        return record.build(inputs, outputs, **preset, **own)
-
-
-def _source_mark(module: Callable[..., nn.Module]) -> int:
-    """A number that changes with the code of a user's module, so that stored results of other code are not taken for it."""
-    try:
-        return zlib.crc32(inspect.getsource(module).encode())
-    except (OSError, TypeError):
-        return id(module)
+        layer: Any = record.build(inputs, outputs, **preset, **own)
+        if record.own and len(self.records) > 1 and not isinstance(layer, Unit):
+            raise ValueError(f"only a nalm.Unit can be part of a network, and {name} is none")
+        return layer

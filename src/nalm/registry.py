@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 import difflib
+import importlib.metadata
 import inspect
+import logging
+import re
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+from torch import nn
 
 from nalm import layers
 from nalm.options import LevenbergMarquardt, LogMagnitude, Restarts, Snap
 from nalm.specs import Recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from nalm.layers import Unit
 
-__all__ = ["PAPERS", "ModuleInfo", "create", "info", "modules"]
+__all__ = [
+    "PAPERS",
+    "ModuleInfo",
+    "check_factory",
+    "check_options",
+    "create",
+    "imported",
+    "info",
+    "modules",
+    "register",
+    "unregister",
+]
+
+log = logging.getLogger(__name__)
+
+GROUP = "nalm.modules"
+"""Entry points by which installed packages register modules: name = class, whose `nalm_record`, if any, is its record."""
 
 PAPERS = {
     "trask2018": "Trask et al., Neural Arithmetic Logic Units, NeurIPS 2018",
@@ -69,18 +91,18 @@ class ModuleInfo:
     """What changes in the recipe for an operation."""
     robust: Recipe | None = None
     """How it is trained reliably, beyond its paper; none where no recipe was found that helps."""
+    own: bool = False
+    """Whether it was registered from outside the library; its class may then be any factory of modules."""
 
     def build(self, in_features: int, out_features: int, **options: Any) -> Unit:
         """Build the layer; `options` are those of the class and go before the record's own."""
-        for name in options:
-            if name not in self.allowed:
-                raise TypeError(f"{self.name} has no option {name!r}; it takes: {', '.join(self.allowed)}")
+        check_options(self.name, self.cls, options)
         return self.cls(in_features, out_features, **{**self.options, **options})
 
     @cached_property
     def allowed(self) -> tuple[str, ...]:
         """Names of the constructor's options."""
-        return tuple(name for name, p in inspect.signature(self.cls).parameters.items() if p.kind is p.KEYWORD_ONLY)
+        return _options_of(self.cls)
 
     def recipe_for(self, operation: str, inputs: int) -> Recipe:
         """The published recipe for an operation and a number of inputs."""
@@ -90,12 +112,14 @@ class ModuleInfo:
     @cached_property
     def operations(self) -> tuple[str, ...]:
         """Operations of two inputs that the module can express exactly."""
-        return self.build(2, 1).operations
+        if not self.own:
+            return self.build(2, 1).operations
+        return tuple(getattr(self.cls, "operations", ()))
 
     @property
     def domain(self) -> str:
         """Inputs for which the operations are exact: real, nonzero, positive, boolean or integer."""
-        return self.cls.domain
+        return str(getattr(self.cls, "domain", "real"))
 
 
 RULES = Recipe(iterations=5_000, log_interval=100, learning_rate=0.03, penalty=0.1, penalty_start=1_500, penalty_end=3_000)
@@ -357,19 +381,116 @@ def _records() -> dict[str, ModuleInfo]:
 _MODULES = _records()
 
 
+OWN_FIELDS = (*("label", "paper", "summary", "options", "penalty", "recipe", "with_more_inputs", "by_operation", "robust"),)
+"""What a record from outside may say."""
+
+
 def modules() -> Mapping[str, ModuleInfo]:
-    """The registry: name -> record, in the order of the papers."""
+    """The registry: name -> record, in the order of the papers, then those of installed packages and your own."""
+    _register_installed()
     return MappingProxyType(_MODULES)
 
 
 def info(name: str) -> ModuleInfo:
     """The record of a module; ValueError with the nearest names for an unknown one."""
+    if name not in _MODULES:
+        _register_installed()
     record = _MODULES.get(name)
     if record is None:
         near = difflib.get_close_matches(str(name).lower(), _MODULES, n=3)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         raise ValueError(f"unknown module {name!r}.{hint} Known: {', '.join(_MODULES)}")
     return record
+
+
+def register(name: str, layer: Callable[..., nn.Module], **record: Any) -> None:
+    """Make a module of your own known under a name, wherever registry names work, until this process ends.
+
+    Args:
+        name: letters, digits, `-`, `_` and `.`; a name of your own that was registered before is replaced.
+        layer: class or function ``(in_features, out_features, **options) -> nn.Module``.
+        record: what lists and training use: `label`, `summary`, `paper`, `options` (of the constructor), `recipe` (a `Recipe`
+            or a mapping of what differs from the default one), `with_more_inputs`, `by_operation`, `penalty`, `robust`.
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"[\w.-]+", name):
+        raise ValueError(f"a module's name has letters, digits, '-', '_' and '.' only, got {name!r}")
+    if name in ("plain-linear", "recurrent", "frozen") or (name in _MODULES and not _MODULES[name].own):
+        raise ValueError(f"{name} is a module of nalm; choose another name for your own")
+    check_factory(layer)
+    for key in record:
+        if key not in OWN_FIELDS:
+            raise ValueError(f"a record of a module has no {key!r}; it has: {', '.join(OWN_FIELDS)}")
+    values = {"label": name, "paper": "", "summary": "", "with_more_inputs": {}, **record}
+    for key in ("recipe", "robust"):
+        if isinstance(values.get(key), dict):
+            values[key] = Recipe().replace(**values[key])
+    cls: Any = layer
+    _MODULES[name] = ModuleInfo(name=name, cls=cls, own=True, **values)
+
+
+def unregister(name: str) -> None:
+    """Forget a module that was registered from outside."""
+    if not info(name).own:
+        raise ValueError(f"{name} is a module of nalm and stays; only modules from outside can be unregistered")
+    del _MODULES[name]
+
+
+@cache
+def _register_installed() -> None:
+    for point in importlib.metadata.entry_points(group=GROUP):
+        _register_entry(point)
+
+
+def _register_entry(point: importlib.metadata.EntryPoint) -> None:
+    """Register what an installed package offers; where it is broken, one line says so and the rest goes on."""
+    try:
+        layer = point.load()
+        register(point.name, layer, **getattr(layer, "nalm_record", {}))
+    except Exception as error:
+        log.warning("module %s of an installed package (%s) cannot be used: %s", point.name, point.value, one_line(error))
+
+
+def imported(path: str) -> Any:
+    """The class or function at `package.file:Name`; ValueError where there is none."""
+    home, _, name = path.partition(":")
+    try:
+        return attrgetter(name)(importlib.import_module(home))
+    except Exception as error:
+        raise ValueError(f"cannot use module {path!r}, which should be package.file:Class: {one_line(error)}") from error
+
+
+def check_factory(module: Any) -> None:
+    """Refuse what does not build modules, in one sentence."""
+    if isinstance(module, nn.Module):
+        name = type(module).__name__
+        raise ValueError(
+            f"every run needs a module of its own, so give the class or a function (in_features, out_features) -> nn.Module; "
+            f"got an instance of {name}"
+        )
+    if not callable(module):
+        raise TypeError(
+            f"module must be a registry name or a function (in_features, out_features) -> nn.Module, got {module!r}"
+        )
+
+
+def check_options(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """ValueError for an option that a class or function does not take."""
+    takes_all = options and any(p.kind is p.VAR_KEYWORD for p in inspect.signature(factory).parameters.values())
+    for option in options:
+        if not takes_all and option not in _options_of(factory):
+            raise ValueError(f"{name} has no option {option!r}; it takes: {', '.join(_options_of(factory)) or 'none'}")
+
+
+def _options_of(factory: Callable[..., Any]) -> tuple[str, ...]:
+    """Names of what a factory takes beyond inputs and outputs."""
+    taken = list(inspect.signature(factory).parameters.values())[2:]
+    return tuple(p.name for p in taken if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+
+
+def one_line(error: BaseException) -> str:
+    """Kind and first sentence of an error, in one line of bounded length."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:200]}{'...' if len(text) > 200 else ''}"
 
 
 def create(name: str, in_features: int, out_features: int, **options: Any) -> Unit:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from dataclasses import dataclass, field, replace
+from itertools import chain, count, groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,8 @@ __all__ = ["Result", "benchmark", "cell_of", "changed_data", "engine_for", "run_
 ENGINES = ("auto", "fused", "torch")
 STACKED_RUNS = 512
 """Most runs that the torch engine trains as one stack."""
+
+log = logging.getLogger(__name__)
 
 ModuleLike = str | Callable[[int, int], nn.Module]
 
@@ -95,7 +98,7 @@ def threshold_of(text: str | float) -> metrics.Threshold:
 
 
 def benchmark(
-    module: ModuleLike | Sequence[ModuleLike],
+    module: ModuleLike | Sequence[ModuleLike] | Mapping[str, ModuleLike],
     task: str = "single-module",
     operation: str = "mul",
     ranges: Sequence[str] | None = None,
@@ -158,16 +161,16 @@ def benchmark(
     changed = changed_data(chosen_task, data or {})
     hidden = {**chosen_task.data, **changed}.get("hidden", 2)
     chosen_task.spans(inputs, chosen[0], changed, operation)  # refuses spans that do not fit
-    listed = [module] if isinstance(module, str) or callable(module) else list(module)
-    models = [model_of(one, module_options, hidden=hidden, start=changed.get("start", "")) for one in listed]
-    if len({model.name for model in models}) != len(models):
-        raise ValueError(f"each module may be named once, got {', '.join(model.name for model in models)}")
+    models = _models_of(module, lambda one: model_of(one, module_options, hidden=hidden, start=changed.get("start", "")))
     questions: list[tuple[Cell, Model]] = []
     for model in models:
         _check_operation(model, operation)
         tuned = model.recipe_for(task, operation, inputs, recipe).replace(**changes)
         questions += [(cell_of(model, task, operation, inputs, pair, tuned, changed), model) for pair in pairs]
     store = Store(out, version=__version__) if out is not None else None
+    for model in models if store else ():
+        if model.untold:
+            log.warning("%s is trained anew, not looked up: what it builds cannot be told (%s)", model.name, model.untold)
     try:
         trained = run_cells(
             questions, chosen, engine=engine, store=store, threads=threads, compiled=compiled, progress=progress or Silent()
@@ -176,6 +179,9 @@ def benchmark(
         if store is not None:
             store.close()
     raw = trained.runs
+    failures = [f"{cell.module} on {message}" for cell, runs in raw.items() for message in runs.messages if message]
+    if all(status == "failed" for runs in raw.values() for status in runs.status):
+        raise ValueError(f"no run could be trained: {failures[0]}")
     return Result(
         rows=[metrics.summarise(cell, runs, limit) for cell, runs in raw.items()],
         runs=[row for cell, runs in raw.items() for row in metrics.describe_runs(cell, runs, limit)],
@@ -184,8 +190,29 @@ def benchmark(
         compile_seconds=trained.compile_seconds,
         labels={model.name: model.label for model in models},
         raw=raw,
-        failures=[f"{cell.module} on {message}" for cell, runs in raw.items() for message in runs.messages if message],
+        failures=failures,
     )
+
+
+def _models_of(
+    module: ModuleLike | Sequence[ModuleLike] | Mapping[str, ModuleLike], build: Callable[[ModuleLike], Model]
+) -> list[Model]:
+    """The models of what was named, each under a name of its own."""
+    if isinstance(module, Mapping):
+        models = [replace(build(one), label=str(label)) for label, one in module.items()]
+        models = [model if model.parts else replace(model, name=model.label) for model in models]
+    else:
+        models = [build(one) for one in ([module] if isinstance(module, str) or callable(module) else module)]
+    taken: list[str] = [model.name for model in models if model.parts]
+    named = []
+    for model in models:
+        again = (f"{model.name}-{k}" for k in count(2))
+        name = next(name for name in chain([model.name], again) if model.parts or name not in taken)
+        taken += [] if model.parts else [name]
+        named.append(model if name == model.name else replace(model, name=name, label=name))
+    if not named or len(set(taken)) != len(taken):
+        raise ValueError(f"each module may be named once, and one at least, got {', '.join(taken) or 'none'}")
+    return named
 
 
 def cell_of(
@@ -212,7 +239,7 @@ def changed_data(task: tasks.Task, data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_operation(model: Model, operation: str) -> None:
     record = model.parts[0] if len(model.parts) == 1 else None
-    learnable = record is None or record.penalty == "none" or operation in (*record.operations, *tasks.TWO_STEPS)
+    learnable = record is None or record.own or record.penalty == "none" or operation in (*record.operations, *tasks.TWO_STEPS)
     if record is not None and not learnable:
         known = ", ".join(record.operations)
         raise ValueError(f"{record.name} cannot express {operation}; it can express: {known}")
@@ -255,8 +282,9 @@ def run_cells(
             continue
         if used == "fused":
             compiling += fused.compile_kernel(module, solver=members[0][0].recipe.solver is not None)
+        alone = _must_train_alone(module, next(iter(jobs.values())), next(iter(todo.values()))) if used == "torch" else False
         began = time.perf_counter()
-        for cell, runs, seconds in _train(used, module, jobs, threads, compiled, shown):
+        for cell, runs, seconds in _train(used, module, jobs, threads, compiled, shown, alone):
             results[cell], times[cell] = runs, seconds
             if store:
                 store.add(cell, runs, engine=used, seconds=seconds)
@@ -320,6 +348,14 @@ def _prepare(
     return module, jobs, {}
 
 
+def _must_train_alone(module: nn.Module, job: Job, model: Model) -> bool:
+    """Whether runs of a user's module cannot be stacked; one line says that this is slow."""
+    reason = "" if model.registered else reference.obstacle(module, job)
+    if reason:
+        log.warning("%s is trained run by run, which is slow: its runs cannot be stacked (%s)", model.name, reason)
+    return bool(reason)
+
+
 def _attempts(recipe: Recipe) -> int:
     """How many starts a run may need."""
     if recipe.restarts:
@@ -328,7 +364,13 @@ def _attempts(recipe: Recipe) -> int:
 
 
 def _train(
-    used: str, module: nn.Module, jobs: Mapping[Cell, Job], threads: int | None, compiled: bool | None, progress: Progress
+    used: str,
+    module: nn.Module,
+    jobs: Mapping[Cell, Job],
+    threads: int | None,
+    compiled: bool | None,
+    progress: Progress,
+    alone: bool,
 ) -> Iterator[tuple[Cell, Runs, float]]:
     cells, work = list(jobs), list(jobs.values())
     if used == "fused":
@@ -344,5 +386,5 @@ def _train(
         def advance(share: float, runs: int = runs_in_part) -> None:
             progress.advance(share * runs)
 
-        for number, runs, seconds in reference.train(module, part, compiled=chosen, on_share=advance):
+        for number, runs, seconds in reference.train(module, part, compiled=chosen, alone=alone, on_share=advance):
             yield cells[start + number], runs, seconds

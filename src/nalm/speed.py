@@ -13,7 +13,7 @@ import torch
 from nalm import training
 from nalm.engine import fused, reference
 from nalm.engine.data import Job
-from nalm.layers import penalty, project_
+from nalm.layers import penalty, project_, units
 from nalm.models import model_of
 from nalm.registry import info, modules
 from nalm.tasks import NINE_RANGES, PAIRED, task_of
@@ -52,15 +52,17 @@ def _less(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _case(name: str) -> _Case:
+    single = _Case(task_of("single-module"), "mul", torch.mul)
+    if ":" in name:
+        return single
     record = info(name.rpartition("+")[2])
     if record.domain == "boolean":
         return _Case(task_of("logic"), "and", torch.mul, ("Z[0,2)",) * len(NINE_RANGES), (0, 2))
     if record.domain == "integer":
         return _Case(task_of("comparison"), "lt", _less, ("Z[-10,10)",) * len(NINE_RANGES), (-10, 10))
-    operation, target = ("mul", torch.mul) if "mul" in record.operations else ("add", torch.add)
-    if "+" in name:
-        return _Case(task_of("arithmetic-dataset"), operation, target, inputs=100)
-    return _Case(task_of("single-module"), operation, target)
+    if "mul" not in record.operations and (record.operations or not record.own):
+        single = single._replace(operation="add", target=torch.add)
+    return single._replace(task=task_of("arithmetic-dataset"), inputs=100) if "+" in name else single
 
 
 def fused_names() -> list[str]:
@@ -75,6 +77,7 @@ def plain_loop(name: str, recipe: Recipe, seconds: float = 0.5) -> float:
     (a, b), (c, d) = case.task.spans(case.inputs, 0, {}, case.operation)
     optimiser = torch.optim.Adam(layer.parameters(), recipe.learning_rate)
     ramp = LinearRamp(recipe.penalty, 0, 1)
+    projected = bool(list(units(layer)))
     clips: list[Callable[..., None]] = []
     clips += [training.ClipValue(recipe.clip_value)] if recipe.clip_value else []
     clips += [training.ClipNorm(recipe.clip_norm)] if recipe.clip_norm else []
@@ -99,7 +102,8 @@ def plain_loop(name: str, recipe: Recipe, seconds: float = 0.5) -> float:
             for clip in clips:
                 clip(layer.parameters())
             optimiser.step()
-            project_(layer)
+            if projected:
+                project_(layer)
             step += 1
         return (time.perf_counter() - began) / (step - warm)
     finally:
@@ -124,9 +128,14 @@ def measure(names: Sequence[str]) -> list[dict[str, Any]]:
         starts = np.stack([model.starts(module, case.inputs, seed, 16 if recipe.reinitialise else 1) for seed in seeds])
         spans = np.array([case.task.spans(case.inputs, seed, {}, case.operation) for seed in seeds])
         job = Job(recipe, case.operation, case.inputs, "", "", seeds, spans, starts)
-        compile_seconds = fused.compile_kernel(module)
-        steps = 10_000 if case.inputs == 2 else 1_000
-        fast = min(_fused_step(module, _shorter(steps, 1000, job, case.ranges)) for _ in range(REPEATS))
+        reason = "" if model.registered else reference.obstacle(module, job)
+        if reason:
+            raise ValueError(f"runs of {name} cannot be stacked ({reason}), so there is no engine to measure")
+        compile_seconds, fast = 0.0, None
+        if model.fused:
+            compile_seconds = fused.compile_kernel(module)
+            steps = 10_000 if case.inputs == 2 else 1_000
+            fast = min(_fused_step(module, _shorter(steps, 1000, job, case.ranges)) for _ in range(REPEATS))
         runs = len(case.ranges) * RUNS_A_RANGE
         stacked = _stacked_step(module, _shorter(600, 10**9, job, case.ranges)) / runs
         rows.append(
@@ -136,12 +145,12 @@ def measure(names: Sequence[str]) -> list[dict[str, Any]]:
                 "inputs": case.inputs,
                 "plain_us": plain * 1e6,
                 "torch_us": stacked * 1e6,
-                "fused_us": fast * 1e6,
+                "fused_us": fast and fast * 1e6,
                 "torch_ratio": plain / stacked,
-                "fused_ratio": plain / fast,
+                "fused_ratio": fast and plain / fast,
                 "plain_per_second": 1 / plain,
                 "torch_per_second": 1 / stacked,
-                "fused_per_second": 1 / fast,
+                "fused_per_second": fast and 1 / fast,
                 "compile_seconds": compile_seconds,
                 "cores": os.cpu_count(),
             }

@@ -6,6 +6,7 @@ than through `sample_noise` and the `noise` argument of `forward`, gets numbers 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import time
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
     from nalm.engine.data import Job
     from nalm.options import LevenbergMarquardt
 
-__all__ = ["failed_runs", "train"]
+__all__ = ["failed_runs", "obstacle", "train"]
+
+NOISES = ("uniform", "normal", "once")
+"""What a module may say that it takes as noise."""
 
 LOSSES: dict[str, Any] = {"mse": training.MSE(), "pcc": training.PCC(), "mape": training.MAPE()}
 
@@ -64,11 +68,14 @@ class _View(nn.Module):
 
 
 class _Stack:
-    """Parameters and optimiser state of many runs of one module."""
+    """Parameters and optimiser state of many runs of one module; or of one, `alone`, by plain calls in place of `vmap`."""
 
-    def __init__(self, module: nn.Module, starts: NDArray[Any], dtype: torch.dtype) -> None:
+    def __init__(self, module: nn.Module, starts: NDArray[Any], dtype: torch.dtype, *, alone: bool = False) -> None:
         self.view = _View(copy.deepcopy(module).to(dtype))
-        self.noise = getattr(module, "noise", "")
+        noise = getattr(module, "noise", "")
+        self.noise = noise if noise in NOISES else ""
+        self.map: Any = _plain_map if alone else vmap
+        self.grad: Any = _plain_grad if alone else grad
         self.shapes = {name: p.shape for name, p in self.view.named_parameters()}
         self.parameters = self._split(starts[:, 0], dtype)
         self.first = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
@@ -97,7 +104,7 @@ class _Stack:
             return functional_call(self.view, dict(parameters), (what, *arguments))
 
         dims = (0, *([in_dims] * len(arguments)))
-        return vmap(one, in_dims=dims, randomness="different")(self.parameters, *arguments)
+        return self.map(one, in_dims=dims, randomness="different")(self.parameters, *arguments)
 
     def project(self) -> None:
         """Clip the parameters of all runs at once: legal boxes hold for each element."""
@@ -113,9 +120,65 @@ class _Stack:
             output: Tensor = functional_call(self.view, dict(parameters), ("output", inputs))
             return error_of(output, target, operation)
 
-        result: Tensor = vmap(one, chunk_size=max(1, 2**24 // inputs.numel()))(chosen, targets)
+        result: Tensor = self.map(one, chunk_size=max(1, 2**24 // inputs.numel()))(chosen, targets)
         self.view.train()
         return result
+
+
+def _plain_map(function: Callable[..., Any], in_dims: Any = 0, **_: Any) -> Callable[..., Any]:
+    """What `vmap` gives for a stack of one, by a plain call."""
+
+    def call(*arguments: Any) -> Any:
+        dims = in_dims if isinstance(in_dims, tuple) else [in_dims] * len(arguments)
+        only = [a if dim is None else _each(lambda t: t[0], a) for a, dim in zip(arguments, dims, strict=True)]
+        return _each(lambda t: t[None], function(*only))
+
+    return call
+
+
+def _plain_grad(function: Callable[..., Tensor]) -> Callable[..., dict[str, Tensor]]:
+    """What `torch.func.grad` gives, by plain reverse mode."""
+
+    def call(parameters: Mapping[str, Tensor], *others: Any) -> dict[str, Tensor]:
+        leaves = {name: p.detach().requires_grad_() for name, p in parameters.items()}
+        pulled = torch.autograd.grad(function(leaves, *others), list(leaves.values()), materialize_grads=True)
+        return dict(zip(leaves, pulled, strict=True))
+
+    return call
+
+
+def _each(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """Change every tensor of a value."""
+    if isinstance(value, dict):
+        return {name: change(one) for name, one in value.items()}
+    return tuple(map(change, value)) if isinstance(value, tuple) else change(value)
+
+
+def obstacle(module: nn.Module, job: Job) -> str:
+    """Why runs of a module cannot be trained as one stack; nothing where they can.
+
+    Either PyTorch says so (`.item()`, a branch on data), or a step changes what all runs would share: buffers and counters.
+    """
+    try:
+        with torch.random.fork_rng(devices=[]):
+            stack = _Stack(module, np.repeat(job.starts[:1], 2, 0), torch.float32)
+            before = _shared_state(stack)
+            x, ones = torch.ones(2, job.recipe.batch, job.inputs), torch.ones(2)
+            noise = torch.ones(
+                2, job.recipe.batch if stack.noise == "uniform" else 1, getattr(module, "noisy_inputs", job.inputs)
+            )
+            pull = _gradient_function(stack, job.recipe)
+            pull(_criterion(job.recipe, 0), stack.parameters, x, x[..., 0], noise, ones, ones, ones[0])
+            stack.errors(x[0], x[..., 0], slice(None))
+            return "" if _shared_state(stack) == before else "a step changes its buffers or counters"
+    except Exception as error:
+        return " ".join(f"{type(error).__name__}: {error}".split())[:120]
+
+
+def _shared_state(stack: _Stack) -> list[Any]:
+    buffers = [(name, value.tolist()) for name, value in stack.view.named_buffers()]
+    plain = [vars(part).items() for part in stack.view.modules()]
+    return [repr(buffers), [(key, value) for items in plain for key, value in items if type(value) in (int, float)]]
 
 
 def train(
@@ -124,33 +187,44 @@ def train(
     *,
     precision: str = "float32",
     compiled: bool = False,
+    alone: bool = False,
     on_share: Callable[[float], None] = lambda share: None,
 ) -> Iterator[tuple[int, Runs, float]]:
     """Train all runs of all jobs, which share module and recipe, as one stack; yield (job, runs, seconds) at the end.
 
     `on_share` is called after each step with its share of the work. With `compiled`, PyTorch's cache of compiled code is
-    emptied first: each stack is compiled anew, and too many versions of one function would make the compiler give up. If the
-    module raises an error, the runs are tried one by one, and those that raise are given back as failed, with the message.
+    emptied first: each stack is compiled anew, and too many versions of one function would make the compiler give up.
+    `alone`: each run is trained by itself, with plain calls, for modules that cannot be
+    stacked (`obstacle`). So is every run after an error; those that raise it again are given back as failed, with the message.
     """
     began = time.perf_counter()
-    try:
-        if jobs[0].recipe.snap:
-            results = _search(module, jobs, precision, compiled, on_share)
-        else:
-            results = _train_stack(module, jobs, precision, compiled, on_share)
-    except Exception as error:
-        if sum(len(job.seeds) for job in jobs) == 1:
-            results = [_failed(jobs[0], error)]
-        else:
-            results = [Runs.join([_train_one(module, job, k, precision) for k in range(len(job.seeds))]) for job in jobs]
+    results = None
+    if not alone:
+        with contextlib.suppress(Exception):
+            results = (_search if jobs[0].recipe.snap else _train_stack)(module, jobs, precision, compiled, on_share)
+    if results is None:
+        share = 1 / sum(len(job.seeds) for job in jobs)
+
+        def advance(part: float) -> None:
+            on_share(part * share if alone else 0.0)
+
+        results = [Runs.join([_train_one(module, job, k, precision, advance) for k in range(len(job.seeds))]) for job in jobs]
     seconds = (time.perf_counter() - began) / len(jobs)
     for number, runs in enumerate(results):
         yield number, runs, seconds
 
 
-def _train_one(module: nn.Module, job: Job, index: int, precision: str) -> Runs:
-    ((_, runs, _),) = train(module, [job.only(index)], precision=precision)
-    return runs
+def _train_one(module: nn.Module, job: Job, index: int, precision: str, on_share: Callable[[float], None]) -> Runs:
+    """One run by itself; what the module draws follows from the seed."""
+    only = job.only(index)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(job.seeds[index])
+            if job.recipe.snap:
+                return _search(module, [only], precision, False, on_share)[0]
+            return _train_stack(module, [only], precision, False, on_share, alone=True)[0]
+    except Exception as error:
+        return _failed(only, error)
 
 
 def _failed(job: Job, error: Exception) -> Runs:
@@ -161,7 +235,7 @@ def failed_runs(cell: Any, seeds: Sequence[int], error: Exception, parameters: i
     """Runs of a cell or job that could not be trained, with a message that names cell and seed."""
     rows = len(cell.recipe.steps)
     nothing = np.full((len(seeds), rows), np.nan)
-    said = "".join(traceback.format_exception_only(error)).strip()
+    said = " ".join("".join(traceback.format_exception_only(error)).split())
     messages = [f"{cell.operation} {cell.interpolation}, seed {seed}: {said}" for seed in seeds]
     weights = np.full((len(seeds), parameters), np.nan)
     kept, status = np.asarray(seeds, np.int64), ["failed"] * len(seeds)
@@ -169,11 +243,17 @@ def failed_runs(cell: Any, seeds: Sequence[int], error: Exception, parameters: i
 
 
 def _train_stack(
-    module: nn.Module, jobs: Sequence[Job], precision: str, compiled: bool, on_share: Callable[[float], None]
+    module: nn.Module,
+    jobs: Sequence[Job],
+    precision: str,
+    compiled: bool,
+    on_share: Callable[[float], None],
+    *,
+    alone: bool = False,
 ) -> list[Runs]:
     recipe, inputs = jobs[0].recipe, jobs[0].inputs
     dtype: torch.dtype = getattr(torch, precision)
-    stack = _Stack(module, np.concatenate([job.starts for job in jobs]), dtype)
+    stack = _Stack(module, np.concatenate([job.starts for job in jobs]), dtype, alone=alone)
     starts = np.concatenate([job.starts for job in jobs])
     seeds = np.concatenate([job.seeds for job in jobs]).astype(np.int64)
     spans = np.concatenate([job.spans for job in jobs])
@@ -360,11 +440,11 @@ def _gradient_function(stack: _Stack, recipe: Any) -> Any:
 
     def gradients(criterion: Any, *arguments: Any) -> dict[str, Tensor]:
         def of(*arguments: Any) -> dict[str, Tensor]:
-            pulled: dict[str, Tensor] = grad(lambda *a: loss(criterion, *a))(*arguments)
+            pulled: dict[str, Tensor] = stack.grad(lambda *a: loss(criterion, *a))(*arguments)
             return pulled
 
         dims = (0, 0, 0, 0 if stack.noise else None, 0, 0, None)
-        result: dict[str, Tensor] = vmap(of, in_dims=dims, randomness="different")(*arguments)
+        result: dict[str, Tensor] = stack.map(of, in_dims=dims, randomness="different")(*arguments)
         return result
 
     return gradients
