@@ -457,8 +457,7 @@ def test_report_says_what_the_data_do_not(rng):
         ({"a": [1.0, 2.0], "y": [2.0, 3.0]}, "y", ["y"], "cannot be a feature of itself"),
         ({"a": ["p", "q"], "y": [2.0, 3.0]}, "y", None, "no column of numbers besides"),
         ({"a": [1.0, 2.0], "y": ["p", "q"]}, "y", None, "column 'y' holds text"),
-        ({"a": [1.0, np.nan, 3.0], "y": [2.0, 3.0, 4.0]}, "y", None, "column 'a' has 1 values .* line 3"),
-        ({"a": [1.0, 2.0, 3.0], "y": [2.0, np.inf, 4.0]}, "y", None, "column 'y' has 1 values"),
+        ({"a": [1.0, 2.0, 3.0], "y": [2.0, np.inf, np.nan]}, "y", None, "1 of 3 rows have a number in 'y'"),
     ],
 )
 def test_bad_files_are_refused_in_one_line(columns, target, features, message):
@@ -472,13 +471,13 @@ def test_tables_are_read_from_every_kind_of_file(tmp_path):
     table.to_csv(tmp_path / "t.tsv", index=False, sep="\t")
     table.to_parquet(tmp_path / "t.parquet")
     for name in ("t.csv", "t.tsv", "t.parquet"):
-        pd.testing.assert_frame_equal(read_table(tmp_path / name), table)
+        pd.testing.assert_frame_equal(read_table(tmp_path / name).reset_index(drop=True), table)
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "broken.csv").write_text("a,b\n1,2\n1,2,3,4\n")
     (tmp_path / "broken.parquet").write_text("no")
     for name, message in [
         ("empty.csv", "is empty"),
-        ("broken.csv", "cannot read"),
+        ("broken.csv", "line 3 has more cells"),
         ("broken.parquet", "cannot read"),
         ("none.csv", "no file"),
     ]:

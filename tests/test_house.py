@@ -23,6 +23,7 @@ LEVELS = {
     "identity": 0,
     "grammar": 0,
     "native": 0,
+    "notation": 0,
     "options": 0,
     "progress": 0,
     "terminal": 0,

@@ -373,7 +373,7 @@ def _print_summary(reports: list[Any]) -> None:
 
 @app.command("discover")
 def discover_command(
-    file: Annotated[str, typer.Argument(help="CSV, TSV or Parquet file, or `planets`, a table that comes with nalm.")],
+    file: Annotated[str, typer.Argument(help="csv, tsv (also .gz), xlsx, parquet, feather or json; or `planets`.")],
     target: Annotated[str | None, typer.Option(help="Column that the law is to give.")] = None,
     time: Annotated[str | None, typer.Option(help="Column of times: find the differential equation of the others.")] = None,
     features: Annotated[str | None, typer.Option(help="Columns that it may use, separated by commas; default: all.")] = None,
@@ -381,6 +381,10 @@ def discover_command(
     operations: Annotated[str | None, typer.Option(help="Of add, sub, mul, div, pow; default: all.")] = None,
     max_terms: Annotated[int, typer.Option(parser=_whole_number, help="Most terms of the formula.")] = 4,
     seed: Annotated[int, typer.Option(parser=_whole_number, help="Seed of the search.")] = 0,
+    sep: Annotated[str | None, typer.Option(help="What separates cells: a character, `tab` or `space`.")] = None,
+    decimal: Annotated[str | None, typer.Option(help="Decimal mark: a point or a comma.")] = None,
+    encoding: Annotated[str | None, typer.Option(help="Encoding of a text, such as latin-1.")] = None,
+    sheet: Annotated[str | None, typer.Option(help="Sheet of an xlsx file; default: the first.")] = None,
     plot: Annotated[str | None, typer.Option(help="Draw the formula beside the data into this file.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -389,16 +393,17 @@ def discover_command(
 
     if (target is None) == (time is None):
         raise typer.BadParameter("give --target, the column that a law is to give, or --time, the column of times")
+    table = read_table(file, sep=sep, decimal=decimal, encoding=encoding, sheet=sheet)
     if time is not None:
         if noise != "auto" or operations is not None:
             raise typer.BadParameter("--noise and --operations go with --target, not with --time")
-        _discover_ode(read_table(file), time, features, max_terms, seed, plot, as_json)
+        _discover_ode(table, time, features, max_terms, seed, plot, as_json)
         return
     settings: dict[str, Any] = {"max_terms": max_terms}
     if operations is not None:
         settings["operations"] = tuple(_names(operations))
     found = discover(
-        read_table(file),
+        table,
         str(target),
         _names(features) if features is not None else None,
         noise=noise if noise == "auto" else _positive(noise),
@@ -462,6 +467,8 @@ def _positive(text: str) -> float:
 
 def _print_discovery(found: Any) -> None:
     document = found.to_json()
+    for remark in found.left_out:
+        typer.echo(f"- {remark}")
     typer.echo(
         f"{found.target} = {document['formula']}" + ("" if found.found else "    (no law found; the best short description)")
     )

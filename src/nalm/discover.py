@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +11,11 @@ import sympy as sp
 from matplotlib.figure import Figure
 
 from nalm.figures import COLOURS
+from nalm.notation import condition, latex, plain, shortened
 from nalm.regressor import NALMRegressor
+from nalm.tables import cells_of, missing_rows, read_table
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
@@ -25,6 +24,8 @@ __all__ = ["Discovery", "discover", "read_table"]
 
 INSIDE = 0.8
 """Share of the rows that the range is taken to be when the error outside is measured."""
+LISTED = 4
+"""Columns that a remark names one by one."""
 TOGETHER = 0.99
 """Correlation of two columns from which data hardly tell them apart."""
 
@@ -45,11 +46,14 @@ class Discovery:
     inner: NDArray[np.bool_]
     """Rows that are not outermost."""
     remarks: list[str] = field(default_factory=list)
+    """What the data do not say."""
+    left_out: list[str] = field(default_factory=list)
+    """What of the table was not used, or not as it was written."""
 
     @property
     def formula(self) -> sp.Expr:
         """The formula, with coefficients to six digits."""
-        return _shortened(self.model.formula_)
+        return shortened(self.model.formula_)
 
     @property
     def found(self) -> bool:
@@ -59,7 +63,7 @@ class Discovery:
     @property
     def others(self) -> list[tuple[sp.Expr, float, int]]:
         """Formula, error and complexity of the other candidates, the best first."""
-        return [(_shortened(formula), error, size) for formula, error, size in self.model.candidates_[1:]]
+        return [(shortened(formula), error, size) for formula, error, size in self.model.candidates_[1:]]
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain values."""
@@ -69,15 +73,16 @@ class Discovery:
             "found": self.found,
             "reason": self.model.reason_,
             "formula": str(self.formula),
-            "latex": sp.latex(self.formula),
+            "latex": latex(self.formula),
             "error_inside": self.inside,
             "error_outside": self.outside,
             "same_formula_without_outer_rows": self.same_outside,
             "rows": len(self.table),
             "range": domain["range"],
-            "undefined": [str(condition) for condition in domain["undefined"]],
+            "undefined": list(map(condition, domain["undefined"])),
             "others": [{"formula": str(f), "error": error, "complexity": size} for f, error, size in self.others],
             "remarks": self.remarks,
+            "left_out": self.left_out,
         }
 
     def figure(self) -> Figure:
@@ -96,44 +101,13 @@ class Discovery:
         if wide:
             left.set(xscale="log", yscale="log")
             right.set_xscale("log")
-        left.set(xlabel=f"{self.target}, measured", ylabel=f"{self.target}, by the formula")
+        name = plain(self.target)
+        left.set(xlabel=f"{name}, measured", ylabel=f"{name}, by the formula")
         right.axhline(0, color="0.8", linewidth=1, zorder=0)
-        right.set(xlabel=f"{self.target}, measured", ylabel=label)
+        right.set(xlabel=f"{name}, measured", ylabel=label)
         left.legend(frameon=False)
-        figure.suptitle(f"{self.target} = ${sp.latex(self.formula)}$" + ("" if self.found else "  (not a law)"))
+        figure.suptitle(f"{name} = ${latex(self.formula, picture=True)}$" + ("" if self.found else "  (not a law)"))
         return figure
-
-
-def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """A table from a CSV, TSV or Parquet file, or one that comes with the library, by name."""
-    file = Path(path)
-    bundled = files("nalm") / "tables" / f"{path}.csv"
-    if not file.is_file():
-        if file.suffix or not bundled.is_file():
-            raise ValueError(f"there is no file {str(path)!r}")
-        file = Path(str(bundled))
-    try:
-        if file.suffix.lower() in (".parquet", ".pq"):
-            return pd.read_parquet(file)
-        return _read_text(file)
-    except ImportError:
-        raise ValueError("Parquet files need the package pyarrow: pip install pyarrow") from None
-    except pd.errors.EmptyDataError:
-        raise ValueError(f"{path} is empty") from None
-    except (ValueError, OSError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from None
-
-
-def _read_text(file: Path) -> pd.DataFrame:
-    """The table with its names as they stand in the file: of two columns with one name, pandas renames the second."""
-    with file.open(encoding="utf-8-sig") as lines:
-        heading = next((line for line in lines if line.strip()), "")
-    separator = "\t" if file.suffix.lower() in (".tsv", ".tab") else max(",;", key=heading.count)
-    table = pd.read_csv(file, sep=separator, skipinitialspace=True)
-    names = pd.read_csv(file, sep=separator, skipinitialspace=True, header=None, nrows=1, dtype=str).iloc[0]
-    if len(names) == len(table.columns):
-        table.columns = [table.columns[i] if pd.isna(name) else name for i, name in enumerate(names)]
-    return table
 
 
 def discover(
@@ -159,23 +133,32 @@ def discover(
     >>> discover(read_table("planets"), "year").formula
     axis**(3/2)
     """
-    table, names, remarks = _numbers(table, target, features)
+    table, names, text, left_out = _numbers(table, target, features)
+    some = table.dropna(subset=target)
+    if len(some) < 2:
+        raise ValueError(f"{len(some)} of {len(table)} rows have a number in {target!r}; a law needs at least two")
+    settings = {"noise": noise, "random_state": random_state, "missing": "drop", **settings}
+    model = NALMRegressor(**settings).fit(some[names], some[target])
+    needed = [name for name, wanted in zip(names, model.needed_, strict=True) if wanted]
+    left_out += missing_rows(table[[*needed, target]])
+    table = some.dropna(subset=needed)
     x, y = table[names], table[target]
-    model = NALMRegressor(noise=noise, random_state=random_state, **settings).fit(x, y)
     used = [name for name in names if sp.Symbol(name, real=True) in model.formula_.free_symbols]
-    inner = _inner(x[used or names].to_numpy())
+    inner = _inner(x[used or needed].to_numpy())
     outside, same = None, False
     if inner.sum() >= 5 and not inner.all():
-        part = NALMRegressor(noise=noise, random_state=random_state, **settings).fit(x[inner], y[inner])
+        part = NALMRegressor(**settings).fit(x.loc[inner, needed], y[inner])
         spread = float(np.std(y))
-        outside = float(np.sqrt(np.mean(np.square(part.predict(x[~inner]) - y[~inner])))) / (spread or 1.0)
-        same = part.law_.pattern == model.law_.pattern
-    remarks += _open_questions(x, model, outside, same)
-    return Discovery(target, model, float(model.error_), outside, same, table[[*names, target]], inner, remarks)
+        outside = float(np.sqrt(np.mean(np.square(part.predict(x.loc[~inner, needed]) - y[~inner])))) / (spread or 1.0)
+        same = part.law_.widened(np.flatnonzero(model.needed_), len(names)).pattern == model.law_.pattern
+    remarks = text + _open_questions(x, model, outside, same)
+    return Discovery(target, model, float(model.error_), outside, same, table, inner, remarks, left_out)
 
 
-def _numbers(table: pd.DataFrame, target: str, features: Sequence[str] | None) -> tuple[pd.DataFrame, list[str], list[str]]:
-    """The rows and columns to use, and what was left out; a clear error where nothing can be done."""
+def _numbers(
+    table: pd.DataFrame, target: str, features: Sequence[str] | None
+) -> tuple[pd.DataFrame, list[str], list[str], list[str]]:
+    """Columns of numbers, the target last; their names; remarks on columns of text, and on cells that are no numbers."""
     columns = [str(name) for name in table.columns]
     if table.empty:
         raise ValueError("the table has no rows")
@@ -186,27 +169,21 @@ def _numbers(table: pd.DataFrame, target: str, features: Sequence[str] | None) -
             raise ValueError(f"two columns have the name {name!r}; rename one of them")
     if features is not None and target in features:
         raise ValueError(f"the target {target!r} cannot be a feature of itself")
-    numeric = {name for name in columns if columns.count(name) == 1 and pd.api.types.is_numeric_dtype(table[name])}
-    for name in (target, *(features or [])):
-        if name not in numeric:
+    table = table.set_axis(columns, axis=1)
+    wanted = [name for name in columns if name != target] if features is None else list(features)
+    cells = {name: cells_of(table[name]) for name in (*wanted, target)}
+    text = [name for name in cells if cells[name].numbers is None]
+    for name in text:
+        if name == target or features is not None:
             raise ValueError(f"column {name!r} holds text; leave it out, or write it as numbers")
-    names = list(features) if features is not None else [name for name in columns if name in numeric and name != target]
-    left_out = [name for name in columns if name not in numeric] if features is None else []
-    remarks = [f"column {name} is not made of numbers and was left out" for name in left_out]
+    names = [name for name in wanted if name not in text]
     if not names:
         raise ValueError("there is no column of numbers besides the target")
-    used = table[[*names, target]].astype(float)
-    for name in used:
-        missing = ~np.isfinite(used[name].to_numpy())
-        if missing.any():
-            line = int(np.flatnonzero(missing)[0]) + 2
-            raise ValueError(
-                f"column {name!r} has {int(missing.sum())} values that are missing or infinite, the first in line {line}; "
-                "remove those rows or fill them in"
-            )
-    if len(used) < 2:
+    if len(table) < 2:
         raise ValueError("the table has one row; a law needs more")
-    return used, names, remarks
+    numbers = pd.DataFrame({name: cells[name].numbers for name in (*names, target)}, index=table.index)
+    remarks = [*table.attrs.get("remarks", []), *(cells[name].remark for name in (*names, target) if cells[name].remark)]
+    return numbers, names, [f"column {name} is not made of numbers and was left out" for name in text], remarks
 
 
 def _inner(x: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -217,22 +194,27 @@ def _inner(x: NDArray[np.float64]) -> NDArray[np.bool_]:
     return inner
 
 
-def _shortened(expression: sp.Expr) -> sp.Expr:
-    return expression.xreplace({number: sp.Float(number, 6) for number in expression.atoms(sp.Float)})
+def _summary(names: Sequence[str], one: str, many: str) -> list[str]:
+    """A remark on each column if they are few, or one on all."""
+    if len(names) <= LISTED:
+        return [f"{name} {one}" for name in names]
+    return [f"{', '.join(names[:LISTED])} and {len(names) - LISTED} more columns {many}"]
 
 
 def _open_questions(x: pd.DataFrame, model: NALMRegressor, outside: float | None, same: bool) -> list[str]:
     """What the data do not say."""
     remarks = []
     used = {str(symbol) for symbol in model.formula_.free_symbols}
-    varying = [name for name in x if np.ptp(x[name]) > 0]
-    if not model.found_:
-        remarks.append(f"{model.reason_}: the formula is only a description")
-    for name in x:
-        if name not in varying:
-            remarks.append(f"{name} has one value only: what it does cannot be told from a coefficient")
-        elif name not in used and model.found_:
-            remarks.append(f"{name} plays no part")
+    varying = [name for name in x if x[name].nunique() > 1]
+    idle = [name for name in varying if name not in used]
+    searched = set(x.columns[model.searched_])
+    remarks += [
+        f"{name} has one value only: what it does cannot be told from a coefficient" for name in x if name not in varying
+    ]
+    if model.found_:
+        remarks += _summary([name for name in idle if name in searched], "plays no part", "play no part")
+    words = ("was looked at, not needed and not searched", "were looked at, not needed and not searched")
+    remarks += _summary([name for name in idle if name not in searched], *words)
     ranks = x[varying].rank().corr() if len(varying) > 1 else pd.DataFrame()
     remarks += [
         f"{second} and {first} rise and fall together: which of them the law needs is hard to say"
@@ -245,5 +227,5 @@ def _open_questions(x: pd.DataFrame, model: NALMRegressor, outside: float | None
     elif not same:
         remarks.append("without the outermost rows another formula is found: do not trust this one outside its range")
     domain = model.domain_
-    remarks += [f"no value where {condition}" for condition in map(str, domain["undefined"])]
+    remarks += [f"no value where {one}" for one in map(condition, domain["undefined"])]
     return remarks

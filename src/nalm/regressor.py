@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from nalm.discovery import EXACT, OPERATIONS, Candidate, Settings, Table, neighbours, refitted, search
+from nalm.discovery import EXACT, OPERATIONS, Candidate, Settings, Table, neighbours, ranked, refitted, search, speaks
 
 if TYPE_CHECKING:
     import sympy as sp
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NALMRegressor"]
 
-MOST_INPUTS = 12
-"""Inputs among which products are searched; of wider tables those are taken that have most to do with the target."""
+STAGES = (6, 12)
+"""Inputs among which laws are searched: of wider tables the few that explain the target best, then more if they give no law."""
 MOST_ROWS = 5_000
 """Rows on which laws are searched and compared; of longer tables so many are drawn, and the coefficients are of all rows."""
 FEW_ROWS, SMALL_ERROR = 40, 0.05
@@ -47,6 +47,10 @@ class _Found(NamedTuple):
     doubt: str
     """Why it is not to be trusted, if so."""
     candidates: list[Candidate]
+    searched: NDArray[np.int64]
+    """Columns among which the law was searched."""
+    needed: NDArray[np.int64]
+    """Columns in which a row must have a value to have counted."""
 
 
 class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -62,6 +66,7 @@ class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         restarts: starts for each structure; a start takes milliseconds.
         noise: standard deviation of the noise of the target, in its units, or `auto` if it is not known.
         random_state: seed of the split into rows to learn from and rows held out, and of the starts.
+        missing: what to do about rows with missing inputs: `raise` an error, or `drop` those that lack a value that is needed.
 
     After `fit`, with a list where there are several targets:
 
@@ -72,6 +77,8 @@ class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
     - `candidates_`: formula, error and complexity of the shortest descriptions, at most twenty, the shortest first;
     - `domain_`: `range`, smallest and largest training value of each column; `undefined`, SymPy conditions under which the
       formula has no value;
+    - `searched_`: for each column, whether laws were searched in it. Of more than twelve columns, all are looked at alone and
+      in pairs, and the six, or if these give no law the twelve, that explain the target best are searched;
     - `module_`: an `nn.Module` that computes all formulas, in double precision, and can be trained further.
 
     >>> import numpy as np
@@ -90,18 +97,21 @@ class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         restarts: int = 30,
         noise: float | str = "auto",
         random_state: Any = None,
+        missing: str = "raise",
     ) -> None:
         self.operations = operations
         self.max_terms = max_terms
         self.restarts = restarts
         self.noise = noise
         self.random_state = random_state
+        self.missing = missing
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NALMRegressor:  # noqa: N803
         """Search for the law of each target."""
         self._check_parameters()
         _check_columns(X)
-        inputs, targets = validate_data(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2, dtype=np.float64)
+        rules: dict[str, Any] = {"multi_output": True, "y_numeric": True, "ensure_min_samples": 2}
+        inputs, targets = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=self._finite(), **rules)
         weight = _check_sample_weight(sample_weight, inputs, dtype=np.float64, ensure_non_negative=True)
         used = weight > 0
         if used.sum() < 2:
@@ -111,10 +121,18 @@ class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         generator = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         settings = Settings(tuple(self.operations), self.max_terms, self.restarts)
         noise = None if self.noise == "auto" else float(self.noise)
-        self._found = [_find(inputs[used], one, weight[used], settings, noise, generator) for one in columns.T]
-        self._range = np.stack([inputs[used].min(0), inputs[used].max(0)], 1)
+        self._found = [_find(_Rows(inputs[used], one, weight[used]), settings, noise, generator) for one in columns.T]
+        self._range = np.stack([np.fmin.reduce(inputs[used]), np.fmax.reduce(inputs[used])], 1)
         self.__dict__.pop("module_", None)  # of an earlier fit
         return self
+
+    def _finite(self) -> bool | str:
+        return "allow-nan" if self.missing == "drop" else True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "drop"
+        return tags
 
     def _check_parameters(self) -> None:
         if isinstance(self.operations, str) or not set(self.operations) <= set(OPERATIONS):
@@ -123,13 +141,15 @@ class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
             value = getattr(self, name)
             if not isinstance(value, numbers.Integral) or value < 1:
                 raise ValueError(f"{name} must be a whole number that is at least 1, got {value!r}")
+        if self.missing not in ("raise", "drop"):
+            raise ValueError(f"missing must be raise or drop, got {self.missing!r}")
         if self.noise != "auto" and not (isinstance(self.noise, numbers.Real) and 0 <= self.noise < math.inf):
             raise ValueError(f"noise must be auto or a number that is at least 0, got {self.noise!r}")
 
     def predict(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """The formula's values, also outside the training range; NaN where it is not defined."""
         check_is_fitted(self)
-        inputs = validate_data(self, X, reset=False, dtype=np.float64)
+        inputs = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=self._finite())
         values = np.stack([one.law.values(inputs) for one in self._found], 1)
         return values[:, 0] if self._single else values
 
@@ -174,6 +194,18 @@ class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         return self._of_each([one.error for one in self._found])
 
     @property
+    def searched_(self) -> Any:
+        """For each column, whether laws were searched in it; all others were looked at and not needed."""
+        check_is_fitted(self)
+        return self._of_each([np.isin(np.arange(self.n_features_in_), one.searched) for one in self._found])
+
+    @property
+    def needed_(self) -> Any:
+        """For each column, whether rows without a value in it were left out."""
+        check_is_fitted(self)
+        return self._of_each([np.isin(np.arange(self.n_features_in_), one.needed) for one in self._found])
+
+    @property
     def candidates_(self) -> Any:
         """Formula, error and complexity of the best candidates, that with the shortest description first."""
         symbols = self._symbols()
@@ -205,10 +237,10 @@ class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
 
     def latex(self) -> Any:
         """The formula in LaTeX."""
-        import sympy as sp
+        from nalm.notation import latex
 
         symbols = self._symbols()
-        return self._of_each([sp.latex(one.law.expression(symbols)) for one in self._found])
+        return self._of_each([latex(one.law.expression(symbols)) for one in self._found])
 
 
 def _check_columns(table: Any) -> None:
@@ -226,26 +258,74 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _find(
-    x: NDArray[np.float64],
-    y: NDArray[np.float64],
-    weight: NDArray[np.float64],
-    settings: Settings,
-    noise: float | None,
-    generator: np.random.Generator,
-) -> _Found:
+class _Rows(NamedTuple):
+    """Rows of a table; inputs may be missing (NaN)."""
+
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    weight: NDArray[np.float64]
+
+    def varying(self) -> NDArray[np.int64]:
+        """The columns that have more than one value."""
+        return np.flatnonzero(np.fmax.reduce(self.x) > np.fmin.reduce(self.x))
+
+    def affordable(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of these columns those, the first first, that together leave half of the rows complete."""
+        kept: list[int] = []
+        complete = np.ones(len(self.y), bool)
+        for column in columns:
+            now = complete & ~np.isnan(self.x[:, column])
+            if now.sum() >= max(len(now) / 2, 2):
+                kept.append(int(column))
+                complete = now
+        return np.array(kept, np.int64)
+
+    def complete(self, columns: NDArray[np.int64]) -> _Rows:
+        """These columns, and the rows in which none of them is missing."""
+        rows = np.asarray(~np.isnan(self.x[:, columns]).any(1))
+        return _Rows(self.x[np.ix_(rows, columns)], self.y[rows], self.weight[rows])
+
+
+def _find(rows: _Rows, settings: Settings, noise: float | None, generator: np.random.Generator) -> _Found:
     """The law with the shortest description, and whether it is to be trusted."""
-    x, y, weight = _merged(x, y, weight)
-    chosen = _relevant(x, y)
+    order = rows.varying()
+    if len(order) > STAGES[-1] or np.isnan(rows.x[:, order]).any():
+        order = rows.affordable(order[ranked(rows.x[:, order], rows.y)])
+    if not len(order):
+        rows, order = rows._replace(x=np.zeros_like(rows.x)), np.arange(1)
+    for number in STAGES if len(order) > STAGES[-1] else [len(order)]:
+        found = _find_among(np.sort(order[:number]), rows, settings, noise, generator)
+        if not found.doubt and number < len(order) and found.error >= EXACT and _leaves_more(rows, found):
+            found = found._replace(doubt="columns that were not searched have to do with what the formula leaves over")
+        if not found.doubt:
+            break
+    used = np.flatnonzero([any(e) for e in zip(*(term.exponents for term in found.law.parts), strict=True)])
+    used = np.union1d(used, np.array(found.law.before, np.int64))
+    if len(used) and not found.doubt and len(rows.complete(used).y) > len(rows.complete(found.needed).y):
+        return _find_among(used, rows, settings, noise, generator)._replace(searched=found.searched)
+    return found
+
+
+def _leaves_more(rows: _Rows, found: _Found) -> bool:
+    """Whether any column says something about what a law leaves over."""
+    left = rows.y - found.law.values(rows.x)
+    return speaks(rows.x[np.isfinite(left)], left[np.isfinite(left)])
+
+
+def _find_among(
+    chosen: NDArray[np.int64], rows: _Rows, settings: Settings, noise: float | None, generator: np.random.Generator
+) -> _Found:
+    """The law with the shortest description in some columns."""
+    x, y, weight = _merged(*rows.complete(chosen))
     some = generator.choice(len(y), MOST_ROWS, replace=False) if len(y) > MOST_ROWS else np.arange(len(y))
-    table = Table(x[np.ix_(some, chosen)], y[some], weight[some], generator, noise)
+    table = Table(x[some], y[some], weight[some], generator, noise)
     found = search(table, settings, generator)
     constant = next(one for one in found if not any(any(term.exponents) for term in one.law.parts))
     doubt, listed = _doubt(table, found, constant, settings), _listed(found, constant)
     if len(y) > MOST_ROWS:
-        listed[0] = refitted(Table(x[:, chosen], y, weight, generator, noise), listed[0].law)
-    front = [one._replace(law=one.law.widened(chosen, x.shape[1])) for one in listed]
-    return _Found(front[0].law, front[0].error, doubt, front)
+        listed[0] = refitted(Table(x, y, weight, generator, noise), listed[0].law)
+    front = [one._replace(law=one.law.widened(chosen, rows.x.shape[1])) for one in listed]
+    return _Found(front[0].law, front[0].error, doubt, front, chosen, chosen)
 
 
 def _merged(
@@ -254,25 +334,6 @@ def _merged(
     """Each row once, with the weight of all its copies, in an order of its own: neither copies nor order matter then."""
     rows, first = np.unique(np.column_stack([x, y]), axis=0, return_inverse=True)
     return np.ascontiguousarray(rows[:, :-1]), rows[:, -1].copy(), np.bincount(first.ravel(), weight).astype(np.float64)
-
-
-def _relevant(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Inputs that vary; of many, those whose values or logarithms go with the target's most."""
-    varying = np.flatnonzero(np.ptp(x, axis=0) > 0)
-    if len(varying) == 0:
-        return np.arange(1)
-    if len(varying) <= MOST_INPUTS:
-        return varying
-
-    def unit(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        centred = values - values.mean(0)
-        result: NDArray[np.float64] = centred / np.maximum(np.linalg.norm(centred, axis=0), 1e-300)
-        return result
-
-    logs, log_y = np.log(np.abs(x[:, varying]) + 1e-300), np.log(np.abs(y) + 1e-300)
-    strength = np.maximum(np.abs(unit(x[:, varying]).T @ unit(y)), np.abs(unit(logs).T @ unit(log_y)))
-    strongest: NDArray[np.int64] = np.sort(varying[np.argsort(-strength)[:MOST_INPUTS]])
-    return strongest
 
 
 def _doubt(table: Table, found: list[Candidate], constant: Candidate, settings: Settings) -> str:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from nalm import layers
 from nalm.layers import Unit, units
 from nalm.layers.base import EPS32
+from nalm.notation import latex, shortened
 
 if TYPE_CHECKING:
     from sympy import Basic, Expr
@@ -57,11 +58,11 @@ class Readout(Sequence["Expr"]):
 
     def __str__(self) -> str:
         """One line per output, decimals to six digits."""
-        return "\n".join(str(_shortened(expression)) for expression in self.expressions)
+        return "\n".join(str(shortened(expression)) for expression in self.expressions)
 
     def latex(self) -> str:
         """One line of LaTeX per output, decimals to six digits."""
-        return "\n".join(str(sp.latex(_shortened(expression))) for expression in self.expressions)
+        return "\n".join(latex(shortened(expression)) for expression in self.expressions)
 
 
 def readout(
@@ -553,7 +554,3 @@ def _exact(value: float) -> Expr:
         if float(simple) == value:
             return sp.Rational(simple.numerator, simple.denominator)
     return sp.Float(value)
-
-
-def _shortened(expression: Expr) -> Expr:
-    return expression.xreplace({number: sp.Float(number, 6) for number in expression.atoms(sp.Float)})

@@ -19,7 +19,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    console = Console(width=None if sys.stdout.isatty() else WIDTH, markup=False, emoji=False)
     lines = list(rows)
     columns = list(zip(headings, *lines, strict=True))
     crowded = sum(2 + max(map(len, column)) for column in columns) > console.width

@@ -18,6 +18,7 @@ from nalm.dynamics.problems import LABELS, Problem
 from nalm.dynamics.solving import BlowUpError, integrate
 from nalm.dynamics.trajectories import Trajectories, columns_of, read_trajectories
 from nalm.figures import COLOURS
+from nalm.notation import latex, plain
 from nalm.symbolic import readout
 
 if TYPE_CHECKING:
@@ -123,11 +124,16 @@ class OdeFit:
 
     def latex(self) -> str:
         """One line of LaTeX per state."""
-        return "\n".join(
-            rf"\frac{{d {sp.latex(sp.Symbol(name))}}}{{d {sp.latex(sp.Symbol(self.data.time))}}} = "
-            f"{sp.latex(_printed(expression), full_prec=False)}"
-            for name, expression in self.equations.items()
-        )
+        return "\n".join(self._latex(picture=False))
+
+    def _latex(self, picture: bool) -> list[str]:
+        def name(of: str) -> str:
+            return latex(sp.Symbol(of), picture)
+
+        return [
+            rf"\frac{{d {name(state)}}}{{d {name(self.data.time)}}} = {latex(_printed(expression), picture, full_prec=False)}"
+            for state, expression in self.equations.items()
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the module as plain values."""
@@ -157,16 +163,16 @@ class OdeFit:
                 path = None
             for state, name in enumerate(self.data.names):
                 colour = COLOURS[state % len(COLOURS)]
-                label = name if number == 0 else None
+                label = plain(name) if number == 0 else None
                 axes.plot(times, states[:, state], "o", color=colour, markersize=3.5, label=label)
                 if path is not None:
                     axes.plot(clock, path[:, state], color=colour, linewidth=1.2)
         if until is not None:
             axes.axvline(max(times[-1] for times, _ in self.data.pieces), color="0.7", linewidth=1, linestyle="--")
-        axes.set_xlabel(self.data.time)
+        axes.set_xlabel(plain(self.data.time))
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False)
-        lines = [f"${line}$" for line in self.latex().splitlines()] or [str(self)]
+        lines = [f"${line}$" for line in self._latex(picture=True)] or [str(self)]
         figure.suptitle("\n".join(lines), fontsize="small")
         return figure
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from nalm.tables import cells_of, missing_rows
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -103,16 +105,24 @@ def columns_of(table: pd.DataFrame, time: str, states: Sequence[str] | None = No
         if columns.count(name) != 1:
             what = "no column" if name not in columns else "more than one column"
             raise ValueError(f"there is {what} {name!r}; there are: {', '.join(columns)}")
-    numeric = [name for name in columns if name != time and pd.api.types.is_numeric_dtype(table[name])]
+    table = table.set_axis(columns, axis=1)
+    cells = {name: cells_of(table[name]) for name in columns if columns.count(name) == 1}
+    numeric = [name for name, found in cells.items() if name != time and found.numbers is not None]
     for name in states or ():
         if name not in numeric:
             raise ValueError(f"column {name!r} is the time or holds text; leave it out, or write it as numbers")
+    if cells[time].numbers is None:
+        raise ValueError(f"the column of times {time!r} holds text")
     chosen = list(states) if states is not None else numeric
     if not chosen:
         raise ValueError(f"there is no column of numbers besides the time {time!r}")
     others = [name for name in columns if name not in (time, *numeric)]
-    remarks = [f"column {name} is not made of numbers and was left out" for name in others]
-    return table[time], table[chosen], remarks
+    remarks = [*table.attrs.get("remarks", []), *(cells[name].remark for name in (time, *chosen) if cells[name].remark)]
+    remarks += [f"column {name} is not made of numbers and was left out" for name in others]
+    numbers = pd.DataFrame({name: cells[name].numbers for name in (time, *chosen)})
+    remarks += missing_rows(numbers)
+    numbers = numbers.dropna()
+    return numbers[time], numbers[chosen], remarks
 
 
 def _is_table(value: Any) -> bool:

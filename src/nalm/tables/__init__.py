@@ -1,7 +1,10 @@
-"""Small tables of real numbers, to try `nalm discover` on.
+"""Tables: one reader for files of every kind, cells as numbers, and small tables of real numbers to try `nalm discover` on.
 
 `planets`: the planets' mean distance from the sun (in that of the Earth), eccentricity of the orbit, mass (10**24 kg), mean
 radius (km) and year (in that of the Earth), after the lists of NASA's Jet Propulsion Laboratory.
 """
 
-__all__: list[str] = []
+from nalm.tables.cells import Cells, cells_of, missing_rows
+from nalm.tables.reading import read_table
+
+__all__ = ["Cells", "cells_of", "missing_rows", "read_table"]
