@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from nalm import NALMRegressor, notation, terminal
 from nalm.discover import discover, read_table
 from nalm.discovery import ranked, speaks
+from nalm.dynamics.trajectories import columns_of
 from nalm.tables import cells_of, reading
 
 
@@ -337,3 +338,42 @@ def test_report_of_odd_names(rng):
     assert document["undefined"] == ["Δt (s) = 0"]
     found.figure().draw_without_rendering()
     assert json.dumps(document)
+
+
+def test_coefficients_have_the_digits_that_are_known(rng):
+    x = rng.uniform(1, 2, (400, 1))
+    table = pd.DataFrame(x, columns=["a"]).assign(y=3.14159265 * x[:, 0])
+    assert str(discover(table, "y").formula) == "3.14159*a"
+    noisy = discover(table.assign(y=table.y + 0.1 * rng.normal(size=400)), "y")
+    assert re.fullmatch(r"3\.1\d{1,2}\*a", str(noisy.formula))
+
+
+def test_of_many_rows_some_are_drawn(rng):
+    x = rng.uniform(1, 2, (6_000, 1))
+    figure = discover(pd.DataFrame(x, columns=["a"]).assign(y=2 * x[:, 0]), "y").figure()
+    drawn = sum(len(line.get_xdata()) for line in figure.axes[0].lines if line.get_marker() == "o")
+    assert drawn == 5_000
+    assert figure.axes[1].get_title() == "5,000 of 6,000 rows, chosen at random"
+
+
+@pytest.mark.parametrize(("inputs", "target"), [(1e-200, 1e-200), (1e307, 1e-300), (1.0, 1e307)])
+def test_huge_and_tiny_values_raise_no_warnings(inputs, target, rng):
+    x = rng.uniform(1, 1.5, (100, 2))
+    table = pd.DataFrame(x * inputs, columns=["a", "b"]).assign(y=x[:, 0] / x[:, 1] * target)
+    found = discover(table, "y", restarts=1)
+    assert found.found
+    assert str(found.formula).endswith("*a/b")
+    np.testing.assert_allclose(found.model.predict(table[["a", "b"]]), table.y, rtol=1e-9)
+    assert found.figure().axes
+
+
+def test_tables_of_times_have_gaps_and_mistakes_too():
+    times = np.arange(12.0)
+    table = pd.DataFrame({"t": times, "x": np.exp(-times)}).astype(object)
+    table.loc[3, "x"], table.loc[5, "t"] = "12,5 kg", None
+    clock, states, remarks = columns_of(table, "t")
+    assert (len(clock), list(states.columns)) == (10, ["x"])
+    assert remarks == [
+        "column x has a cell that is no number: '12,5 kg' in row 3",
+        "2 of 12 rows were left out, which lack a number in t (1), x (1)",
+    ]

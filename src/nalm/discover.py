@@ -10,8 +10,9 @@ import pandas as pd
 import sympy as sp
 from matplotlib.figure import Figure
 
+from nalm.discovery import rounded
 from nalm.figures import COLOURS
-from nalm.notation import condition, latex, plain, shortened
+from nalm.notation import condition, latex, plain, shortened, text
 from nalm.regressor import NALMRegressor
 from nalm.tables import cells_of, missing_rows, read_table
 
@@ -24,6 +25,8 @@ __all__ = ["Discovery", "discover", "read_table"]
 
 INSIDE = 0.8
 """Share of the rows that the range is taken to be when the error outside is measured."""
+DRAWN = 5_000
+"""Most rows that are drawn; more points would be a blot."""
 LISTED = 4
 """Columns that a remark names one by one."""
 TOGETHER = 0.99
@@ -36,6 +39,8 @@ class Discovery:
 
     target: str
     model: NALMRegressor
+    formula: sp.Expr
+    """The formula, each coefficient with the digits that the data support, at most six."""
     inside: float
     """Error on rows held out at random, relative to the spread of the target."""
     outside: float | None
@@ -49,11 +54,6 @@ class Discovery:
     """What the data do not say."""
     left_out: list[str] = field(default_factory=list)
     """What of the table was not used, or not as it was written."""
-
-    @property
-    def formula(self) -> sp.Expr:
-        """The formula, with coefficients to six digits."""
-        return shortened(self.model.formula_)
 
     @property
     def found(self) -> bool:
@@ -72,7 +72,7 @@ class Discovery:
             "target": self.target,
             "found": self.found,
             "reason": self.model.reason_,
-            "formula": str(self.formula),
+            "formula": text(self.formula),
             "latex": latex(self.formula),
             "error_inside": self.inside,
             "error_outside": self.outside,
@@ -80,22 +80,23 @@ class Discovery:
             "rows": len(self.table),
             "range": domain["range"],
             "undefined": list(map(condition, domain["undefined"])),
-            "others": [{"formula": str(f), "error": error, "complexity": size} for f, error, size in self.others],
+            "others": [{"formula": text(f), "error": error, "complexity": size} for f, error, size in self.others],
             "remarks": self.remarks,
             "left_out": self.left_out,
         }
 
     def figure(self) -> Figure:
         """The formula's values beside the measured ones, and how far they are apart."""
-        x = self.table.drop(columns=self.target)
-        y, shown = self.table[self.target].to_numpy(), self.model.predict(x)
+        some = np.random.default_rng(0).permutation(len(self.table))[:DRAWN]
+        table, inner = self.table.iloc[some], self.inner[some]
+        y, shown = table[self.target].to_numpy(), self.model.predict(table.drop(columns=self.target))
         figure = Figure(figsize=(10, 4.2), layout="constrained")
         left, right = figure.subplots(1, 2)
         ends = [min(y.min(), np.nanmin(shown)), max(y.max(), np.nanmax(shown))]
         left.plot(ends, ends, color="0.8", linewidth=1, zorder=0)
         wide = bool(y.min() > 0 and y.max() > 30 * y.min() and np.nanmin(shown) > 0)
         missed, label = (shown / y - 1, "formula over measured, minus one") if wide else (shown - y, "formula minus measured")
-        for rows, colour, name in ((self.inner, COLOURS[0], "inner rows"), (~self.inner, COLOURS[1], "outermost rows")):
+        for rows, colour, name in ((inner, COLOURS[0], "inner rows"), (~inner, COLOURS[1], "outermost rows")):
             left.plot(y[rows], shown[rows], "o", markersize=4, alpha=0.7, color=colour, label=name)
             right.plot(y[rows], missed[rows], "o", markersize=4, alpha=0.7, color=colour)
         if wide:
@@ -106,6 +107,8 @@ class Discovery:
         right.axhline(0, color="0.8", linewidth=1, zorder=0)
         right.set(xlabel=f"{name}, measured", ylabel=label)
         left.legend(frameon=False)
+        if len(table) < len(self.table):
+            right.set_title(f"{len(table):,} of {len(self.table):,} rows, chosen at random", fontsize="small")
         figure.suptitle(f"{name} = ${latex(self.formula, picture=True)}$" + ("" if self.found else "  (not a law)"))
         return figure
 
@@ -133,7 +136,7 @@ def discover(
     >>> discover(read_table("planets"), "year").formula
     axis**(3/2)
     """
-    table, names, text, left_out = _numbers(table, target, features)
+    table, names, texts, left_out = _numbers(table, target, features)
     some = table.dropna(subset=target)
     if len(some) < 2:
         raise ValueError(f"{len(some)} of {len(table)} rows have a number in {target!r}; a law needs at least two")
@@ -146,13 +149,16 @@ def discover(
     used = [name for name in names if sp.Symbol(name, real=True) in model.formula_.free_symbols]
     inner = _inner(x[used or needed].to_numpy())
     outside, same = None, False
-    if inner.sum() >= 5 and not inner.all():
+    if needed and inner.sum() >= 5 and not inner.all():
         part = NALMRegressor(**settings).fit(x.loc[inner, needed], y[inner])
-        spread = float(np.std(y))
-        outside = float(np.sqrt(np.mean(np.square(part.predict(x.loc[~inner, needed]) - y[~inner])))) / (spread or 1.0)
+        unit = float(np.abs(y).max()) or 1.0
+        missed = (part.predict(x.loc[~inner, needed]) - y[~inner]) / unit
+        outside = float(np.sqrt(np.mean(np.square(missed)))) / (float(np.std(y / unit)) or 1.0)
         same = part.law_.widened(np.flatnonzero(model.needed_), len(names)).pattern == model.law_.pattern
-    remarks = text + _open_questions(x, model, outside, same)
-    return Discovery(target, model, float(model.error_), outside, same, table, inner, remarks, left_out)
+    remarks = texts + _open_questions(x, model, outside, same)
+    law = rounded(model.law_, x.to_numpy(), y.to_numpy())
+    formula = shortened(law.expression([sp.Symbol(name, real=True) for name in names]))
+    return Discovery(target, model, formula, float(model.error_), outside, same, table, inner, remarks, left_out)
 
 
 def _numbers(
@@ -208,6 +214,8 @@ def _open_questions(x: pd.DataFrame, model: NALMRegressor, outside: float | None
     varying = [name for name in x if x[name].nunique() > 1]
     idle = [name for name in varying if name not in used]
     searched = set(x.columns[model.searched_])
+    if not model.found_:
+        remarks.append(f"{model.reason_}: the formula is only a description")
     remarks += [
         f"{name} has one value only: what it does cannot be told from a coefficient" for name in x if name not in varying
     ]

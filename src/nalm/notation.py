@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import sympy as sp
 
-__all__ = ["condition", "latex", "plain", "shortened"]
+__all__ = ["condition", "latex", "plain", "shortened", "text"]
 
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 """Names that SymPy sets well by itself."""
@@ -20,11 +19,16 @@ def shortened(expression: sp.Expr, digits: int = 6) -> sp.Expr:
     return expression.xreplace({number: sp.Float(number, digits) for number in expression.atoms(sp.Float)})
 
 
-def latex(expression: sp.Basic, picture: bool = False, **options: Any) -> str:
+def text(expression: sp.Basic) -> str:
+    """The expression in a line, without zeros at the end of decimals."""
+    return str(sp.sstr(expression, full_prec=False))
+
+
+def latex(expression: sp.Basic, picture: bool = False) -> str:
     """The expression in LaTeX, or in what Matplotlib knows of it; names that are no plain words are text."""
     odd = (symbol for symbol in expression.free_symbols if not WORD.fullmatch(symbol.name))
     names = {symbol: rf"\text{{{_escaped(symbol.name, picture)}}}" for symbol in odd}
-    return str(sp.latex(expression, symbol_names=names, **options))
+    return str(sp.latex(expression, symbol_names=names, full_prec=False))
 
 
 def _escaped(name: str, picture: bool) -> str:
@@ -42,4 +46,4 @@ def plain(name: str) -> str:
 def condition(relation: sp.Basic) -> str:
     """An equation or inequality as it is read: `a = 0`, not `Eq(a, 0)`."""
     relation = shortened(relation)
-    return f"{relation.lhs} = {relation.rhs}" if isinstance(relation, sp.Eq) else str(relation)
+    return f"{text(relation.lhs)} = {text(relation.rhs)}" if isinstance(relation, sp.Eq) else text(relation)

@@ -28,6 +28,8 @@ STAGES = (6, 12)
 """Inputs among which laws are searched: of wider tables the few that explain the target best, then more if they give no law."""
 MOST_ROWS = 5_000
 """Rows on which laws are searched and compared; of longer tables so many are drawn, and the coefficients are of all rows."""
+USUAL = 300
+"""Power of two beyond which targets are searched in other units."""
 FEW_ROWS, SMALL_ERROR = 40, 0.05
 """With fewer rows it cannot be told whether something is left to explain; the error must then be this small."""
 LISTED = 20
@@ -121,7 +123,7 @@ class NALMRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         generator = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         settings = Settings(tuple(self.operations), self.max_terms, self.restarts)
         noise = None if self.noise == "auto" else float(self.noise)
-        self._found = [_find(_Rows(inputs[used], one, weight[used]), settings, noise, generator) for one in columns.T]
+        self._found = [_find_in_units(_Rows(inputs[used], one, weight[used]), settings, noise, generator) for one in columns.T]
         self._range = np.stack([np.fmin.reduce(inputs[used]), np.fmax.reduce(inputs[used])], 1)
         self.__dict__.pop("module_", None)  # of an earlier fit
         return self
@@ -286,13 +288,27 @@ class _Rows(NamedTuple):
         return _Rows(self.x[np.ix_(rows, columns)], self.y[rows], self.weight[rows])
 
 
+def _find_in_units(rows: _Rows, settings: Settings, noise: float | None, generator: np.random.Generator) -> _Found:
+    """The law, searched in other units where squares of the target would be too large or small for numbers."""
+    size = float(np.abs(rows.y).max())
+    if size == 0 or -USUAL < math.log2(size) < USUAL:
+        return _find(rows, settings, noise, generator)
+    unit = 2.0 ** math.floor(math.log2(size))
+    found = _find(rows._replace(y=rows.y / unit), settings, None if noise is None else noise / unit, generator)
+    scaled = [one._replace(law=one.law.times(unit)) for one in found.candidates]
+    kept = [one for one in scaled if all(0 < abs(term.coefficient) < math.inf for term in one.law.terms)] or scaled
+    return found._replace(law=kept[0].law, error=kept[0].error, candidates=kept)
+
+
 def _find(rows: _Rows, settings: Settings, noise: float | None, generator: np.random.Generator) -> _Found:
     """The law with the shortest description, and whether it is to be trusted."""
     order = rows.varying()
     if len(order) > STAGES[-1] or np.isnan(rows.x[:, order]).any():
         order = rows.affordable(order[ranked(rows.x[:, order], rows.y)])
     if not len(order):
-        rows, order = rows._replace(x=np.zeros_like(rows.x)), np.arange(1)
+        none = np.arange(0)
+        found = _find_among(np.arange(1), rows._replace(x=np.zeros_like(rows.x)), settings, noise, generator)
+        return found._replace(searched=none, needed=none)
     for number in STAGES if len(order) > STAGES[-1] else [len(order)]:
         found = _find_among(np.sort(order[:number]), rows, settings, noise, generator)
         if not found.doubt and number < len(order) and found.error >= EXACT and _leaves_more(rows, found):

@@ -1,6 +1,6 @@
 """From a table of numbers to candidate laws."""
 
-from nalm.discovery.fitting import neighbours, refitted
+from nalm.discovery.fitting import neighbours, refitted, rounded
 from nalm.discovery.law import Law, Term
 from nalm.discovery.screening import ranked, speaks
 from nalm.discovery.search import OPERATIONS, Settings, search
@@ -17,6 +17,7 @@ __all__ = [
     "neighbours",
     "ranked",
     "refitted",
+    "rounded",
     "search",
     "speaks",
 ]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nalm.discovery.projection import Problem
     from nalm.discovery.table import Candidate, Table
 
-__all__ = ["BOUND", "law_of", "neighbours", "refitted", "simplified", "snapped"]
+__all__ = ["BOUND", "law_of", "neighbours", "refitted", "rounded", "simplified", "snapped"]
 
 BOUND = 6.0
 """Largest exponent."""
@@ -37,6 +37,10 @@ DIGITS = 3
 """Decimal digits of an exponent that is no simple fraction, at most."""
 FRACTIONS = 4
 """Most fractions in one term that are all set to whole numbers at once."""
+STEP = 1e-6
+"""Share of a coefficient by which it is moved to see what that changes."""
+PRINTED = 6
+"""Most digits of a coefficient that people read."""
 FAR = 1e3
 """Stands for the error where a law is not defined."""
 
@@ -190,6 +194,27 @@ def refitted(table: Table, law: Law) -> Candidate:
     found = law_of(table, exponents, len(law.terms), law.power, law.sign, law.before)
     known = table.judge(law)
     return known if found is None or known.length <= found.length else _with_fractions(table, found)
+
+
+@np.errstate(all="ignore")
+def rounded(law: Law, x: NDArray[np.float64], y: NDArray[np.float64]) -> Law:
+    """The law with coefficients to the first uncertain digit, by their standard errors; uneven noise is allowed for."""
+    now = np.array([term.coefficient for term in law.parts])
+    values = law.values(x)
+
+    def slope(number: int) -> NDArray[np.float64]:
+        """Change of the law with the logarithm of a coefficient."""
+        moved = np.where(np.arange(len(now)) == number, now * (1 + STEP), now)
+        return (law.with_coefficients(moved.tolist()).values(x) - values) / STEP
+
+    slopes = np.stack([slope(number) for number in range(len(now))], 1)
+    if not np.isfinite(slopes).all() or len(x) <= len(now):
+        return law
+    size = np.linalg.norm(slopes, axis=0)
+    solved = np.linalg.pinv(slopes / np.where(size > 0, size, 1.0)) * (values - y)
+    errors = np.linalg.norm(solved, axis=1) / np.where(size > 0, size, 1.0) * math.sqrt(len(x) / (len(x) - len(now)))
+    digits = np.clip(np.nan_to_num(1 - np.floor(np.log10(errors)), nan=PRINTED, posinf=PRINTED), 2, PRINTED)
+    return law.with_coefficients([float(f"{c:.{int(d)}g}") for c, d in zip(now, digits, strict=True)])
 
 
 def simplified(table: Table, candidate: Candidate) -> Candidate:

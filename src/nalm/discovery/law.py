@@ -138,6 +138,12 @@ class Law:
         size = len(self.terms)
         return replace(self, terms=parts[:size], below=self.below[:1] + parts[size:])
 
+    def times(self, factor: float) -> Law:
+        """The law multiplied by a positive number; its coefficients may then be too large for numbers."""
+        with np.errstate(all="ignore"):
+            inner = float(np.power(factor, float(1 / self.power)))
+        return replace(self, terms=tuple(replace(term, coefficient=term.coefficient * inner) for term in self.terms))
+
     @property
     def complexity(self) -> int:
         """Inputs, exponents, coefficients and operations between terms."""

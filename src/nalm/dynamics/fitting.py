@@ -18,7 +18,7 @@ from nalm.dynamics.problems import LABELS, Problem
 from nalm.dynamics.solving import BlowUpError, integrate
 from nalm.dynamics.trajectories import Trajectories, columns_of, read_trajectories
 from nalm.figures import COLOURS
-from nalm.notation import latex, plain
+from nalm.notation import latex, plain, text
 from nalm.symbolic import readout
 
 if TYPE_CHECKING:
@@ -118,8 +118,7 @@ class OdeFit:
         if not self.equations:
             return f"a {LABELS[self.model]} network, which has no formula"
         return "\n".join(
-            f"d{name}/d{self.data.time} = {sp.sstr(_printed(expression), full_prec=False)}"
-            for name, expression in self.equations.items()
+            f"d{name}/d{self.data.time} = {text(_printed(expression))}" for name, expression in self.equations.items()
         )
 
     def latex(self) -> str:
@@ -131,7 +130,7 @@ class OdeFit:
             return latex(sp.Symbol(of), picture)
 
         return [
-            rf"\frac{{d {name(state)}}}{{d {name(self.data.time)}}} = {latex(_printed(expression), picture, full_prec=False)}"
+            rf"\frac{{d {name(state)}}}{{d {name(self.data.time)}}} = {latex(_printed(expression), picture)}"
             for state, expression in self.equations.items()
         ]
 
@@ -141,7 +140,7 @@ class OdeFit:
             "found": self.found,
             "status": self.status,
             "message": self.message,
-            "equations": {name: sp.sstr(_printed(expression), full_prec=False) for name, expression in self.equations.items()},
+            "equations": {name: text(_printed(expression)) for name, expression in self.equations.items()},
             "latex": self.latex(),
             "error": _plain(self.error),
             "relative_error": _plain(self.relative_error),
