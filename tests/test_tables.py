@@ -184,6 +184,21 @@ def test_a_row_of_units_is_left_out(tmp_path):
     assert list(read_table(tmp_path / "t.csv").index) == [3, 4, 5], "missing values are no units; a line without any is empty"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"a" "b"\n"1" 1 2\n"2" 3 4\n',  # with labels of the rows, as R writes them
+        "a,b,\n1,2,\n\n3,4,\n,,\n",
+        "# made by a machine\na,b\n1,2\n3,4\n",
+        "# made by a machine\n# a  b\n1 2\n3 4\n",
+        "a,b\r1,2\r3,4\r",
+    ],
+)
+def test_habits_of_other_programs_do_no_harm(text, tmp_path):
+    (tmp_path / "t.csv").write_text(text, newline="")
+    assert read_table(tmp_path / "t.csv").to_dict("list") == {"a": [1, 3], "b": [2, 4]}
+
+
 def test_how_a_text_is_written_may_be_said(tmp_path):
     (tmp_path / "t.csv").write_bytes("a:µ\n1,5:2,5\n3,5:4,5\n".encode("cp1252"))
     found = read_table(tmp_path / "t.csv", sep=":", decimal=",", encoding="cp1252")

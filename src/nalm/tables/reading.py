@@ -114,6 +114,7 @@ def _located(path: str | os.PathLike[str]) -> Path:
 def _text(data: bytes, form: Form) -> pd.DataFrame:
     """A table in text; what is not given is told from its first lines."""
     text, remarks = _decoded(data, form.encoding)
+    text = _without_comments(text)
     sample = "\n".join(text.split("\n", 3 * SAMPLE)[: 3 * SAMPLE])
     if not sample.strip():
         return pd.DataFrame()
@@ -165,14 +166,24 @@ def _decoded(data: bytes, encoding: str | None) -> tuple[str, list[str]]:
     raise FileError(f"it is not text in {told}")
 
 
+def _without_comments(text: str) -> str:
+    """The text with empty lines in place of comments at its start; a last comment before lines of numbers holds the names."""
+    lines = text.split("\n", SAMPLE)
+    count = next((number for number, line in enumerate(lines) if not line.startswith("#")), 0)
+    if not count:
+        return text
+    named = re.match(r"[-+.\d]", lines[count].strip())
+    return "\n".join(["" for _ in lines[1:count]] + [lines[count - 1].lstrip("# ") if named else ""] + lines[count:])
+
+
 def _rows(sample: str, sep: str) -> list[tuple[int, list[str]]]:
     """Rows of the sample that hold anything, each with the number of its last line."""
+    lines = [f"{line}\n" for line in sample.split("\n")]
     if sep == SPACES:
-        lines = enumerate(sample.split("\n"), 1)
-        return [(number, line.split()) for number, line in lines if line.strip()]
-    reader = csv.reader(io.StringIO(sample, newline="\n"), delimiter=sep, skipinitialspace=True)
+        lines = [" ".join(line.split()) for line in lines]
+    reader = csv.reader(lines, delimiter=" " if sep == SPACES else sep, skipinitialspace=True)
     try:
-        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+        rows = [(reader.line_num, [" ".join(cell.split()) for cell in row]) for row in reader]
     except csv.Error:
         return []
     return [(number, row) for number, row in rows if any(row)][:SAMPLE]
@@ -183,9 +194,9 @@ def _separator(sample: str) -> str:
     scores = {}
     for sep in (*SEPARATORS, SPACES):
         widths = [len(row) for _, row in _rows(sample, sep)]
-        if widths and widths[0] > 1:
-            fitting = sum(0 <= width - widths[0] <= 1 for width in widths[1:])
-            scores[sep] = (fitting / max(len(widths) - 1, 1), sep != SPACES)
+        fitting = sum(0 <= width - widths[0] <= 1 for width in widths)
+        if widths and widths[0] > 1 and 2 * fitting > len(widths):
+            scores[sep] = (fitting, sep != SPACES)
     return max(scores, key=lambda sep: scores[sep], default=",")
 
 
@@ -217,7 +228,9 @@ def _named(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """The table with its names; cells beyond the last name are empty, or each row starts with a label."""
     over = table.columns[len(names) :]
     table = table.drop(columns=[name for name in over if table[name].isna().all()])
-    if len(table.columns) == len(names) + 1 and table.notna().all().all():
+    while names and not names[-1] and table.iloc[:, len(names) - 1 :].isna().all(axis=None):
+        names, table = names[:-1], table.iloc[:, : len(names) - 1]
+    if len(table.columns) == len(names) + 1 and table.iloc[:, -1].notna().mean() >= NEARLY:
         table = table.iloc[:, 1:]
     if len(table.columns) > len(names):
         row = int(table.iloc[:, len(names) :].notna().any(axis=1).to_numpy().argmax())
