@@ -94,7 +94,7 @@ class Discovery:
         left, right = figure.subplots(1, 2)
         ends = [min(y.min(), np.nanmin(shown)), max(y.max(), np.nanmax(shown))]
         left.plot(ends, ends, color="0.8", linewidth=1, zorder=0)
-        wide = bool(y.min() > 0 and y.max() > 30 * y.min() and np.nanmin(shown) > 0)
+        wide = bool(y.min() > 0 and y.max() / 30 > y.min() and np.nanmin(shown) > 0)
         missed, label = (shown / y - 1, "formula over measured, minus one") if wide else (shown - y, "formula minus measured")
         for rows, colour, name in ((inner, COLOURS[0], "inner rows"), (~inner, COLOURS[1], "outermost rows")):
             left.plot(y[rows], shown[rows], "o", markersize=4, alpha=0.7, color=colour, label=name)

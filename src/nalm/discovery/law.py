@@ -35,11 +35,11 @@ class Term:
     @np.errstate(all="ignore")
     def values(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """The term for each row of x (rows, inputs); a root of a negative number is not a number."""
-        result = np.full(len(x), self.coefficient)
+        result = np.ones(len(x))
         for column, exponent in zip(x.T, self.exponents, strict=True):
             if exponent:
                 result = result * _power(column, exponent)
-        return result
+        return self.coefficient * result
 
     def expression(self, symbols: Sequence[sp.Symbol]) -> sp.Expr:
         """The term in SymPy."""
