@@ -351,10 +351,11 @@ def broken(i, o):
         (Base(2, 1), "give the class or a function .* got an instance of Base"),
     ],
 )
-def test_a_benchmark_without_any_run_is_an_error(module, message):
+def test_a_benchmark_without_any_run_is_an_error(module, message, caplog):
     with pytest.raises(ValueError, match=message) as caught:
         nalm.benchmark(module, seeds=2, **FAST)
     assert "\n" not in str(caught.value)
+    assert not caplog.records
 
 
 def test_a_failure_beside_others_is_reported(tmp_path):

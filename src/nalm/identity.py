@@ -37,7 +37,7 @@ DYNAMIC = {"__import__", "eval", "exec", "globals", "input", "open"}
 """Functions of the language whose result no code tells."""
 READERS = {
     *("environ", "fromfile", "genfromtxt", "getenv", "import_module"),
-    *("load", "loadtxt", "read_bytes", "read_csv", "read_text"),
+    *("load", "load_file", "loadtxt", "open", "read_bytes", "read_csv", "read_text"),
 }
 """Attributes that read files or the environment."""
 UNTOLD_PARTS = {
@@ -224,7 +224,8 @@ HEAP = 1 << 9
 """Flag of classes that were made by running code, not compiled into the interpreter."""
 
 ATOMS: dict[type, Callable[[Any], str | bytes]] = {
-    **dict.fromkeys((type(None), type(...), type(NotImplemented), bool, int, range, slice), repr),
+    **dict.fromkeys((type(None), type(...), type(NotImplemented), bool, range), repr),
+    int: hex,
     str: str,
     **dict.fromkeys((bytes, bytearray), bytes),
     float: float.hex,

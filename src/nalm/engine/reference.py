@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import logging
 import math
 import time
 import traceback
@@ -23,6 +24,7 @@ from nalm import layers, training
 from nalm.engine.data import OPERATIONS, evaluation_inputs, fill_batches, fill_noises, fill_targets
 from nalm.engine.search import Search, answers, error_of
 from nalm.options import LogMagnitude
+from nalm.registry import one_line
 from nalm.sampling import GRADIENT, NOISE, TEST, TRAIN, VALIDATION, parse
 from nalm.solver import Problem
 from nalm.specs import Runs
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from nalm.options import LevenbergMarquardt
 
 __all__ = ["failed_runs", "obstacle", "train"]
+
+log = logging.getLogger(__name__)
 
 NOISES = ("uniform", "normal", "once")
 """What a module may say that it takes as noise."""
@@ -155,24 +159,31 @@ def _each(change: Callable[[Tensor], Tensor], value: Any) -> Any:
 
 
 def obstacle(module: nn.Module, job: Job) -> str:
-    """Why runs of a module cannot be trained as one stack; nothing where they can.
+    """Why runs of a module cannot be trained as one stack; nothing where they can, or where a run alone fails too.
 
     Either PyTorch says so (`.item()`, a branch on data), or a step changes what all runs would share: buffers and counters.
     """
-    try:
-        with torch.random.fork_rng(devices=[]):
-            stack = _Stack(module, np.repeat(job.starts[:1], 2, 0), torch.float32)
-            before = _shared_state(stack)
-            x, ones = torch.ones(2, job.recipe.batch, job.inputs), torch.ones(2)
-            noise = torch.ones(
-                2, job.recipe.batch if stack.noise == "uniform" else 1, getattr(module, "noisy_inputs", job.inputs)
-            )
-            pull = _gradient_function(stack, job.recipe)
-            pull(_criterion(job.recipe, 0), stack.parameters, x, x[..., 0], noise, ones, ones, ones[0])
-            stack.errors(x[0], x[..., 0], slice(None))
-            return "" if _shared_state(stack) == before else "a step changes its buffers or counters"
-    except Exception as error:
-        return " ".join(f"{type(error).__name__}: {error}".split())[:120]
+    with torch.random.fork_rng(devices=[]):
+        try:
+            return "" if _one_step(module, job, alone=False) else "a step changes its buffers or counters"
+        except Exception as error:
+            with contextlib.suppress(Exception):
+                _one_step(module, job, alone=True)
+                return one_line(error)
+    return ""
+
+
+def _one_step(module: nn.Module, job: Job, *, alone: bool) -> bool:
+    """Try a step and an evaluation on ones; whether what runs share is as before."""
+    runs = 1 if alone else 2
+    stack = _Stack(module, np.repeat(job.starts[:1], runs, 0), torch.float32, alone=alone)
+    before = _shared_state(stack)
+    x, ones = torch.ones(runs, job.recipe.batch, job.inputs), torch.ones(runs)
+    shape = (runs, job.recipe.batch if stack.noise == "uniform" else 1, getattr(module, "noisy_inputs", job.inputs))
+    pull = _gradient_function(stack, job.recipe)
+    pull(_criterion(job.recipe, 0), stack.parameters, x, x[..., 0], torch.ones(shape), ones, ones, ones[0])
+    stack.errors(x[0], x[..., 0], slice(None))
+    return _shared_state(stack) == before
 
 
 def _shared_state(stack: _Stack) -> list[Any]:
@@ -198,17 +209,22 @@ def train(
     stacked (`obstacle`). So is every run after an error; those that raise it again are given back as failed, with the message.
     """
     began = time.perf_counter()
-    results = None
+    results: list[Runs] = []
+    said = ""
     if not alone:
-        with contextlib.suppress(Exception):
+        try:
             results = (_search if jobs[0].recipe.snap else _train_stack)(module, jobs, precision, compiled, on_share)
-    if results is None:
+        except Exception as error:
+            said = one_line(error)
+    if not results:
         share = 1 / sum(len(job.seeds) for job in jobs)
 
         def advance(part: float) -> None:
             on_share(part * share if alone else 0.0)
 
         results = [Runs.join([_train_one(module, job, k, precision, advance) for k in range(len(job.seeds))]) for job in jobs]
+        if said and any(status != "failed" for runs in results for status in runs.status):
+            log.warning("%s was trained run by run, which is slow, after an error: %s", type(module).__name__, said)
     seconds = (time.perf_counter() - began) / len(jobs)
     for number, runs in enumerate(results):
         yield number, runs, seconds
