@@ -7,10 +7,12 @@ import subprocess
 import sys
 import threading
 import weakref
-from functools import partial
+from functools import partial, wraps
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -129,6 +131,53 @@ def test_factories_that_differ_in_a_value_share_no_results(build, tmp_path, monk
     monkeypatch.setattr("nalm.runner.reference.train", None)
     again = nalm.benchmark(build(5.0), seeds=1, out=tmp_path, **FAST)
     assert again.runs == first.runs
+
+
+class Secretive(dict):
+    """What pickling leaves out counts too."""
+
+    __slots__ = ("k",)
+
+    def __init__(self, k):
+        super().__init__(k=k)
+        self.k = k
+
+    def __reduce__(self):
+        return Secretive, (0,)
+
+
+def decorated(k):
+    @wraps(Base)
+    def build(i, o):
+        return Base(i, o, k)
+
+    return build
+
+
+def in_a_module(k):
+    space = {"helpers": ModuleType("helpers"), "Base": Base, "__name__": "user"}
+    space["helpers"].k = k
+    exec("def build(i, o):\n    return Base(i, o, helpers.k)\n", space)
+    return space["build"]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        decorated,
+        in_a_module,
+        lambda k: closing_over(Secretive(k)),
+        lambda k: closing_over({"nested": [k, {k, "a"}]}),
+        lambda k: closing_over(np.array([k, None], object)),
+        lambda k: type("Metaclass", (type,), {"k": k})("Fresh", (Base,), {}),
+        lambda k: type("Fresh", (Base,), {"scaled": property(lambda self: k)}),
+        lambda k: partial(nn.Linear, bias=bool(k - 1)),
+        lambda k: closing_over((torch.sin, torch.cos)[k - 1]),
+    ],
+)
+def test_identity_follows_values_wherever_they_are(build):
+    assert identity(build(1)) == identity(build(1))
+    assert identity(build(1)) != identity(build(2))
 
 
 def test_options_tell_modules_apart(tmp_path):

@@ -216,12 +216,19 @@ class _Teller:
         except Exception:
             raise UntoldError(f"it holds a {type(value).__name__}") from None
         self.tell(parts if isinstance(parts, str) else [list(one) if isinstance(one, Iterator) else one for one in parts])
-        if _library(type(value).__module__) is None and hasattr(value, "__dict__"):
-            self.tell(vars(value))
+        if not _in_library(type(value)):  # pickling may leave out what counts
+            members = [name for cls in type(value).__mro__ for name, one in vars(cls).items() if isinstance(one, SLOT)]
+            self.tell([getattr(value, "__dict__", None), *(getattr(value, name, None) for name in members)])
+            self.tell([base(value) for base in PLAIN if isinstance(value, base)])
 
 
 HEAP = 1 << 9
 """Flag of classes that were made by running code, not compiled into the interpreter."""
+
+PLAIN: tuple[type[Any], ...] = (dict, list, tuple, set, frozenset, str, bytes, int, float)
+"""Classes that other classes extend, whose content counts."""
+
+SLOT = types.MemberDescriptorType
 
 ATOMS: dict[type, Callable[[Any], str | bytes]] = {
     **dict.fromkeys((type(None), type(...), type(NotImplemented), bool, range), repr),
