@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 import nalm
-from nalm import figures, registry
+from nalm import figures, registry, speed
 from nalm.cli import app
 from nalm.identity import UntoldError, identity
 from nalm.store import Store
@@ -430,3 +430,22 @@ def test_the_figure_explains_an_empty_sparsity_panel():
     result = nalm.benchmark({"plain": nn.Linear}, operation="add", seeds=1, threshold=1e9, **FAST)
     texts = [text.get_text() for axes in figures.three_panels(result.rows).axes for text in axes.texts]
     assert "no discrete weights: plain" in texts
+
+
+def test_speed_takes_modules_without_a_kernel(registered, monkeypatch):
+    monkeypatch.setattr(speed, "REPEATS", 1)
+    monkeypatch.setattr(speed, "plain_loop", partial(speed.plain_loop, seconds=0.01))
+    monkeypatch.setattr(speed, "_stacked_step", lambda module, jobs: 1.0)
+    doubler, derived = speed.measure([registered, f"{__name__}:Derived"])
+    assert (doubler["operation"], derived["operation"]) == ("add", "mul")
+    assert doubler["fused_ratio"] is None
+    assert derived["torch_ratio"] > 0
+    with pytest.raises(ValueError, match=r"runs of .*:Counted cannot be stacked"):
+        speed.measure([f"{__name__}:Counted"])
+
+
+def test_an_installed_class_may_bring_its_record(monkeypatch):
+    monkeypatch.setattr(Doubler, "nalm_record", {"label": "Twice"}, raising=False)
+    registry._register_entry(EntryPoint("twice", f"{__name__}:Doubler", registry.GROUP))
+    assert nalm.modules()["twice"].label == "Twice"
+    nalm.unregister("twice")

@@ -112,6 +112,10 @@ class Unit(nn.Module, ABC):
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
         """Write the weights of a declared operation, in place; `set_solution_` calls it with operands that it has checked."""
 
+    def sample_noise(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Noise for `forward(x, noise)`, in a unit that says in `noise` which it takes."""
+        raise ValueError(f"{type(self).__name__} draws no noise")
+
     def penalties(self) -> dict[str, Tensor]:
         """The terms of `penalty` by name, so that a recipe may weigh them differently."""
         return {}
