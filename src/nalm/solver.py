@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,6 +183,8 @@ def fit(
         restarts: how many starts there may be.
         generator: source of the new starts and of the split of the rows.
 
+    Everything is computed in float64; weights in half precision are rounded at the end, with a warning if that moved them.
+
     >>> import torch, nalm
     >>> x = torch.rand(500, 3, generator=torch.Generator().manual_seed(0)) + 1
     >>> layer = nalm.RealNPU(3, 1)
@@ -242,4 +245,10 @@ def fit(
         least = min(errors)
         best = p[errors.index(least)]
     vector_to_parameters(best.to(kept.dtype), module.parameters())
+    moved = float((best - best.to(kept.dtype)).abs().amax())
+    if moved and kept.dtype in layers.precision.HALF:
+        warnings.warn(
+            f"{kept.dtype} cannot hold the weights that were found: storing them moved one by {moved:.1g}; use a float32 layer",
+            stacklevel=2,
+        )
     return Fit(verified, number, least, time.perf_counter() - began)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import warnings
 from abc import ABC, abstractmethod
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
+
+from nalm.layers.precision import Precise, is_half
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,7 +64,7 @@ EXPONENTS = {
 """Operations that are products of powers: the exponent of each operand."""
 
 
-class Unit(nn.Module, ABC):
+class Unit(Precise, ABC):
     """A layer with arithmetic meaning: ``x (..., in_features) -> (..., out_features)``.
 
     A unit computes; when its penalty counts, and how much, belongs to the training recipe. Weights are stored as
@@ -202,7 +205,16 @@ def penalty(model: nn.Module) -> Tensor:
 
 
 def project_(model: nn.Module) -> None:
-    """Clip every unit in a model to its legal box, in place; to be called after each optimiser step."""
+    """Clip every unit in a model to its legal box, in place; to be called after each optimiser step.
+
+    Warns if parameters are in half precision, in which small steps of an optimiser are lost.
+    """
+    if is_half(model):
+        warnings.warn(
+            "these parameters are in half precision, where numbers near 1 are 0.001 (float16) or 0.008 (bfloat16) apart: "
+            "smaller steps are lost. Train in float32, under autocast if you like, and convert the layer afterwards",
+            stacklevel=2,
+        )
     for unit in _units_of(model):
         unit.project_()
 

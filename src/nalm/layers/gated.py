@@ -50,7 +50,8 @@ def golden_sigmoid(x: Tensor) -> Tensor:
 
 def _set_input_gate_(gate_weight: Tensor, operands: tuple[int, ...], additive: bool) -> None:
     gate_weight.zero_()
-    gate_weight[:, list(operands)] = INPUT_GATE if additive else -INPUT_GATE
+    size = min(INPUT_GATE, torch.finfo(gate_weight.dtype).max)
+    gate_weight[:, list(operands)] = size if additive else -size
 
 
 class _SharedNALU(NACUnit):

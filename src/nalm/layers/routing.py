@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from nalm.layers.base import EPS32
 from nalm.layers.gated import mix
+from nalm.layers.precision import Precise
 from nalm.layers.products import affine_product
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def select(outputs: Tensor, logits: Tensor, gate: Tensor, temperature: float, no
     return hard + (soft - soft.detach())
 
 
-class Gated(nn.Module):
+class Gated(Precise):
     r"""Two layers of the same sizes, mixed by a gate that does not see the input.
 
     .. math:: y = \sigma(\hat g) \odot \mathrm{first}(x) + (1 - \sigma(\hat g)) \odot \mathrm{second}(x)
@@ -92,7 +93,7 @@ class Gated(nn.Module):
         return mix(self.gate_hat.sigmoid(), self.first(x), self.second(x))
 
 
-class _Selector(nn.Module, ABC):
+class _Selector(Precise, ABC):
     """Steps that each write one number to a scratchpad, the last of which is the output."""
 
     noise: ClassVar[str] = "once"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from nalm.layers.precision import Precise
+
 if TYPE_CHECKING:
     import torch
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Stack"]
 
 
-class Stack(nn.Sequential):
+class Stack(Precise, nn.Sequential):
     """Layers one behind the other, trained as one; only the last may draw noise.
 
     >>> from nalm import NAU, NMU
