@@ -457,6 +457,7 @@ def test_report_says_what_the_data_do_not(rng):
         ({"a": [1.0, 2.0], "y": [2.0, 3.0]}, "y", ["y"], "cannot be a feature of itself"),
         ({"a": ["p", "q"], "y": [2.0, 3.0]}, "y", None, "no column of numbers besides"),
         ({"a": [1.0, 2.0], "y": ["p", "q"]}, "y", None, "column 'y' holds text"),
+        ({"a": ["p", "q"], "b": ["r", "s"], "y": [1.0, 2.0]}, "y", ["a", "b"], "columns 'a', 'b' hold text"),
         ({"a": [1.0, 2.0, 3.0], "y": [2.0, np.inf, np.nan]}, "y", None, "1 of 3 rows have a number in 'y'"),
     ],
 )

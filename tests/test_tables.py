@@ -51,7 +51,7 @@ def test_law_of_a_real_table_is_found_and_what_is_left_out_is_said(rng, tmp_path
     said = re.sub(r"\d+ of 500|\(\d+\)", "n", lines[1])
     assert said == "- n rows were left out, which lack a number in c20 n, c30 n, c31 n, y n"
     assert lines[2] == "y = c20 - c30*c31"
-    assert lines[-1] == "- c0, c1, c2, mass [kg] and 30 more columns were looked at, not needed and not searched"
+    assert lines[-1] == "- c0, c1, c2, mass [kg] and 30 more columns were looked at and not needed"
     assert len(lines) < 15
 
 
@@ -85,7 +85,7 @@ def test_columns_that_were_not_searched_are_not_said_to_play_no_part(rng):
     assert found.found
     assert found.model.searched_.sum() == 6
     assert sum("play" in remark for remark in found.remarks) == 4, "those of the six that the law lacks"
-    assert sum("not searched" in remark for remark in found.remarks) == 1
+    assert sum("looked at and not needed" in remark for remark in found.remarks) == 1
 
 
 def test_more_columns_are_searched_where_few_give_no_law(rng):
@@ -103,7 +103,8 @@ def test_rows_lack_only_what_the_law_needs(rng):
     found = discover(table, "y")
     assert str(found.formula) == "a/b"
     assert len(found.table) == 195
-    assert found.left_out == ["5 of 200 rows were left out, which lack a number in a (5)"]
+    assert found.left_out[0] == "not searched, for lack of numbers in many rows: c (150)"
+    assert found.left_out[1:] == ["5 of 200 rows were left out, which lack a number in a (5)"]
     with pytest.raises(ValueError, match="NaN"):
         NALMRegressor().fit(x, y)
     model = NALMRegressor(missing="drop", random_state=0).fit(x, y)

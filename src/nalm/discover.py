@@ -27,6 +27,8 @@ INSIDE = 0.8
 """Share of the rows that the range is taken to be when the error outside is measured."""
 DRAWN = 5_000
 """Most rows that are drawn; more points would be a blot."""
+MANY = 0.1
+"""Share of the rows that a column must lack for that to be mentioned where it was not searched."""
 LISTED = 4
 """Columns that a remark names one by one."""
 TOGETHER = 0.99
@@ -143,6 +145,10 @@ def discover(
     settings = {"noise": noise, "random_state": random_state, "missing": "drop", **settings}
     model = NALMRegressor(**settings).fit(some[names], some[target])
     needed = [name for name, wanted in zip(names, model.needed_, strict=True) if wanted]
+    gaps = {name: int(some[name].isna().sum()) for name in some.columns[:-1][~model.searched_]}
+    sparse = [f"{name} ({count})" for name, count in gaps.items() if count > MANY * len(some)]
+    if sparse:
+        left_out.append(f"not searched, for lack of numbers in many rows: {', '.join(sparse)}")
     left_out += missing_rows(table[[*needed, target]])
     table = some.dropna(subset=needed)
     x, y = table[names], table[target]
@@ -179,9 +185,10 @@ def _numbers(
     wanted = [name for name in columns if name != target] if features is None else list(features)
     cells = {name: cells_of(table[name]) for name in (*wanted, target)}
     text = [name for name in cells if cells[name].numbers is None]
-    for name in text:
-        if name == target or features is not None:
-            raise ValueError(f"column {name!r} holds text; leave it out, or write it as numbers")
+    bad = text if features is not None else [name for name in text if name == target]
+    if bad:
+        what = f"column {bad[0]!r} holds" if len(bad) == 1 else f"columns {', '.join(map(repr, bad))} hold"
+        raise ValueError(f"{what} text; leave it out, or write it as numbers")
     names = [name for name in wanted if name not in text]
     if not names:
         raise ValueError("there is no column of numbers besides the target")
@@ -221,8 +228,8 @@ def _open_questions(x: pd.DataFrame, model: NALMRegressor, outside: float | None
     ]
     if model.found_:
         remarks += _summary([name for name in idle if name in searched], "plays no part", "play no part")
-    words = ("was looked at, not needed and not searched", "were looked at, not needed and not searched")
-    remarks += _summary([name for name in idle if name not in searched], *words)
+    rest = "looked at and not needed" if model.found_ else "looked at and not searched"
+    remarks += _summary([name for name in idle if name not in searched], f"was {rest}", f"were {rest}")
     ranks = x[varying].rank().corr() if len(varying) > 1 else pd.DataFrame()
     remarks += [
         f"{second} and {first} rise and fall together: which of them the law needs is hard to say"
