@@ -127,7 +127,9 @@ def test_cells_that_are_no_numbers_are_named(tmp_path):
     cells = cells_of(read_table(tmp_path / "t.csv")["b"])
     assert cells.remark == "column b has 2 cells that are no number: 'about 4' in line 5, '12,5 kg' in line 9"
     assert np.isnan(cells.numbers).sum() == 2
-    assert cells_of(pd.Series(["red", "blue", "3"], name="b")).numbers is None
+    assert cells_of(pd.Series(["red", "blue"], name="b")) == (None, "")
+    mixed = cells_of(pd.Series(["red", "blue", "3"], name="b"))
+    assert mixed == (None, "column b has 2 cells that are no number: 'red' in row 0, 'blue' in row 1; it was left out")
 
 
 def test_dates_become_days(tmp_path):
@@ -211,7 +213,7 @@ def test_how_a_text_is_written_may_be_said(tmp_path):
         ({"decimal": "x"}, "decimal is a point or a comma"),
         ({"encoding": "klingon"}, "unknown encoding 'klingon'"),
         ({"encoding": "ascii"}, "not text in ascii"),
-        ({"sheet": "one"}, "sheet says nothing about t.csv"),
+        ({"sheet": "one"}, "sheet goes with xlsx files, not with t.csv"),
     ):
         with pytest.raises(ValueError, match=message):
             read_table(tmp_path / "t.csv", **options)

@@ -195,8 +195,9 @@ def _numbers(
     if len(table) < 2:
         raise ValueError("the table has one row; a law needs more")
     numbers = pd.DataFrame({name: cells[name].numbers for name in (*names, target)}, index=table.index)
-    remarks = [*table.attrs.get("remarks", []), *(cells[name].remark for name in (*names, target) if cells[name].remark)]
-    return numbers, names, [f"column {name} is not made of numbers and was left out" for name in text], remarks
+    remarks = [*table.attrs.get("remarks", []), *(found.remark for found in cells.values() if found.remark)]
+    words = [f"column {name} is not made of numbers and was left out" for name in text if not cells[name].remark]
+    return numbers, names, words, remarks
 
 
 def _inner(x: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -40,8 +40,10 @@ def cells_of(column: pd.Series) -> Cells:
     values = pd.to_numeric(texts, errors="coerce").to_numpy(np.float64, na_value=np.nan) if days is None else days
     values = np.where(np.isfinite(values), values, np.nan)
     wrong = np.flatnonzero(there & np.isnan(values))
-    if len(wrong) > (1 - NEARLY) * there.sum():
+    if len(wrong) == there.sum() > 0:
         return Cells(None)
+    if len(wrong) > (1 - NEARLY) * there.sum():
+        return Cells(None, f"{_mistakes(column, wrong)}; it was left out")
     remark = f"column {column.name} holds dates: they became days since {first:%Y-%m-%d}" if days is not None else ""
     return Cells(values, _mistakes(column, wrong) if len(wrong) else remark)
 

@@ -6,6 +6,7 @@ import csv
 import difflib
 import io
 import json
+import os
 import re
 import warnings
 import zipfile
@@ -19,7 +20,6 @@ from nalm.files import FileError, read_bytes, unpack
 from nalm.tables.cells import NEARLY
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Sequence
 
 __all__ = ["read_table"]
@@ -77,7 +77,7 @@ def read_table(
     form = Form(sep, decimal, encoding, sheet)
     for name, value in form._asdict().items():
         if value is not None and name not in options:
-            raise FileError(f"{name} says nothing about {file.name}")
+            raise FileError(f"{name} goes with {'xlsx' if name == 'sheet' else 'text'} files, not with {file.name}")
     data = read_bytes(file, MOST_BYTES)
     if packed:
         data = unpack(data, MOST_BYTES, file.name)
@@ -101,11 +101,13 @@ def read_table(
 def _located(path: str | os.PathLike[str]) -> Path:
     """The file, or a bundled one."""
     file = Path(path)
-    if file.exists() or file.suffix or len(file.parts) != 1:
+    if os.path.isfile(file) or file.suffix or len(file.parts) != 1:
         return file
     names = sorted(one.name.removesuffix(".csv") for one in (files("nalm") / "tables").iterdir() if one.name.endswith(".csv"))
     if str(path) in names:
         return Path(str(files("nalm") / "tables" / f"{path}.csv"))
+    if os.path.exists(file):
+        return file
     near = difflib.get_close_matches(str(path), names, 1)
     hint = f"did you mean {near[0]}?" if near else f"a table that comes with nalm is {', '.join(names)}"
     raise FileError(f"there is no file {str(path)!r}; {hint}")
@@ -122,6 +124,8 @@ def _text(data: bytes, form: Form) -> pd.DataFrame:
     if sep != SPACES and (len(sep) != 1 or sep in '\r\n"'):
         raise FileError(f"sep is one character, tab or space, got {form.sep!r}")
     rows = _rows(sample, sep)
+    if not rows:
+        raise FileError("its lines cannot be split into cells")
     decimal = form.decimal or _decimal([row for _, row in rows[1:]], sep)
     if decimal not in (".", ",") or decimal == sep:
         raise FileError(f"decimal is a point or a comma, and not what separates cells, got {decimal!r}")
