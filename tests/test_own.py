@@ -449,3 +449,16 @@ def test_an_installed_class_may_bring_its_record(monkeypatch):
     registry._register_entry(EntryPoint("twice", f"{__name__}:Doubler", registry.GROUP))
     assert nalm.modules()["twice"].label == "Twice"
     nalm.unregister("twice")
+
+
+def test_frozen_parameters_stay_as_they_are():
+    class Half(Base):
+        def __init__(self, in_features, out_features):
+            super().__init__(in_features, out_features)
+            self.offset = nn.Parameter(torch.full((1,), 0.25), requires_grad=False)
+
+        def forward(self, x):
+            return super().forward(x) + self.offset
+
+    (run,) = nalm.benchmark(Half, seeds=1, **FAST).runs
+    assert run["weights"][-1] == 0.25

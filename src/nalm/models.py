@@ -203,7 +203,7 @@ def _ready(module: Any, inputs: int) -> nn.Module:
         with torch.no_grad():
             module.eval()(torch.ones(2, inputs))
         module.train()
-    if not list(module.parameters()):
+    if not any(value.requires_grad for value in module.parameters()):
         raise ValueError("it has no parameters to train")
     return module
 

@@ -81,6 +81,8 @@ class _Stack:
         self.map: Any = _plain_map if alone else vmap
         self.grad: Any = _plain_grad if alone else grad
         self.shapes = {name: p.shape for name, p in self.view.named_parameters()}
+        units = {id(p) for unit in self.view.units for p in unit.parameters()}  # say themselves what moves
+        self.frozen = {name for name, p in self.view.named_parameters() if not p.requires_grad and id(p) not in units}
         self.parameters = self._split(starts[:, 0], dtype)
         self.first = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
         self.second = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
@@ -318,6 +320,7 @@ def _train_stack(
         norm = training.StepwiseGrowth(recipe.norm_start, recipe.norm_end, recipe.norm_every)(step) if recipe.norm else 0.0
         criterion = _criterion(recipe, step)
         gradients = pull(criterion, stack.parameters, x, y, drawn, strength, gate_strength, torch.tensor(norm, dtype=dtype))
+        gradients = {name: g for name, g in gradients.items() if name not in stack.frozen}
         if recipe.gradient_noise:
             fill_noises(seeds, GRADIENT, step, True, gradient_noise)
             deviation = math.sqrt(recipe.gradient_noise / (1 + step) ** 0.55)
