@@ -14,8 +14,9 @@ from torch.nn.utils import vector_to_parameters
 import nalm
 from nalm import cli, metrics
 from nalm.engine import fused, lookup, reference
-from nalm.engine.data import OPERATIONS, Job, targets
+from nalm.engine.data import Job, targets
 from nalm.models import model_of
+from nalm.operations import number_of
 from nalm.sampling import parse
 from nalm.specs import Recipe
 from nalm.tasks import COMPARISONS, LOGIC, task_of
@@ -36,7 +37,7 @@ COMPARE = dict(zip(COMPARISONS, (np.less, np.less_equal, np.greater, np.greater_
 
 def answers_to(operation, x, spans):
     out = np.empty(x.shape[1])
-    targets(OPERATIONS.index(operation), x, np.array(spans), np.empty((len(spans), x.shape[1])), out)
+    targets(number_of(operation), x, np.array(spans), np.empty((len(spans), x.shape[1])), out)
     return out
 
 

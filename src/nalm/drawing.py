@@ -9,7 +9,8 @@ import torch
 from torch.nn.utils import vector_to_parameters
 
 from nalm import figures
-from nalm.engine.data import OPERATIONS, evaluation_inputs, fill_targets
+from nalm.engine.data import evaluation_inputs
+from nalm.operations import operation_of
 from nalm.sampling import VALIDATION
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ class Drawing:
         """Mean of the second layer's gate over validation inputs, after training, for every run; by operation and series."""
         panels: dict[str, dict[str, Any]] = {}
         for condition, cell, model in self.asked:
-            columns = evaluation_inputs(cell.interpolation, cell.inputs, 1_000, VALIDATION, np.dtype(np.float32))
-            x = torch.from_numpy(columns).T.contiguous()
+            columns = evaluation_inputs(cell.interpolation, cell.inputs, 1_000, VALIDATION)
+            x = torch.from_numpy(columns.astype(np.float32)).T.contiguous()
             means = []
             for weights in self.raw[cell, condition.seeds].weights:
                 first, second = self._module(cell, model, weights).children()
@@ -104,18 +105,15 @@ class Drawing:
         axis = np.linspace(-6, 6, 121)
         a, b = np.meshgrid(axis, axis)
         points = torch.tensor(np.stack([a.ravel(), b.ravel()], 1), dtype=torch.float32)
-        target = np.empty((1, len(points)), np.float32)
         drawn = []
         for condition, cell, model in self.asked:
             runs = self.raw[cell, condition.seeds]
             last = np.where(np.isfinite(runs.validation[:, -1]), runs.validation[:, -1], np.inf)
             module = self._module(cell, model, runs.weights[int(np.argmin(last))])
-            spans = np.array([[[0, 1], [1, 2]]])
-            fill_targets(
-                OPERATIONS.index(cell.operation), points.numpy().T.copy(), spans, np.empty((2, len(points)), np.float32), target
-            )
+            with np.errstate(all="ignore"):
+                target = operation_of(cell.operation).truth(points.numpy().T)
             with torch.no_grad():
                 learnt = module(points).squeeze(-1).numpy().reshape(a.shape)
             title = f"{condition.label}, {cell.operation}"
-            drawn.append(figures.Surface(title, axis, learnt, target[0].reshape(a.shape).copy()))
+            drawn.append(figures.Surface(title, axis, learnt, target.reshape(a.shape)))
         return drawn

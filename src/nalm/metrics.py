@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from scipy import optimize, special
 
+from nalm.operations import ARITHMETIC, TRUTHS, operation_of
 from nalm.sampling import parse
-from nalm.tasks import TRUTHS, task_of
+from nalm.tasks import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,6 +102,7 @@ class SimulatedThreshold:
     def value(self, cell: Cell) -> float:
         """Mean squared error over the samples, always the same ones; ValueError where that is not a finite number."""
         task = task_of(cell.task)
+        operation_of(cell.operation)
         if cell.operation in TRUTHS:
             raise ValueError(f"no simulated threshold for {cell.operation}: its error is a share of wrong answers")
         if task.name == "two-step":
@@ -125,21 +127,10 @@ class GoldThreshold:
         return self.gold_error + _EPS32
 
 
-_SUMS = ("add", "sub", "identity")
-_PRODUCTS: dict[str, tuple[int, Callable[[Any], Any], Callable[[float], float]]] = {
-    "mul": (2, lambda x: x[0] * x[1], lambda e: (1 - e) ** 2),
-    "div": (2, lambda x: x[0] / x[1], lambda e: (1 - e) / (1 + e)),
-    "reciprocal": (1, lambda x: 1 / x[0], lambda e: 1 / (1 + e)),
-    "square": (1, lambda x: x[0] ** 2, lambda e: (1 - e) ** 2),
-    "sqrt": (1, lambda x: np.sqrt(x[0]), lambda e: math.sqrt(1 - e)),
-}
-"""Number of operands, exact result, and the factor by which weights off by e change it."""
-
-
 @cache
 def _simulate(operation: str, inputs: int, extrapolation: str, epsilon: float, samples: int) -> float:
-    if operation not in (*_SUMS, *_PRODUCTS):
-        raise ValueError(f"no simulated threshold for {operation!r}; there is one for: {', '.join((*_SUMS, *_PRODUCTS))}")
+    if operation not in ARITHMETIC:
+        raise ValueError(f"no simulated threshold for {operation!r}; there is one for: {', '.join(ARITHMETIC)}")
     distribution = parse(extrapolation)
     total = 0.0
     for step in range(math.ceil(samples / _CHUNK)):
@@ -160,11 +151,11 @@ def _simulate_sums(
     for row, (start, stop) in zip(exact, spans, strict=True):
         row[start:stop] = 1
     near = np.where(exact > 0, 1 - epsilon, epsilon)
-    distribution, total = parse(extrapolation), 0.0
+    truth, distribution, total = operation_of(operation).truth, parse(extrapolation), 0.0
     for step in range(math.ceil(samples / _CHUNK)):
         x = distribution.sample(_CHUNK, inputs, _SEED, step=step).T[:, : samples - step * _CHUNK]
         with np.errstate(all="ignore"):
-            total += float(np.square(_of_sums(operation, near @ x) - _of_sums(operation, exact @ x)).sum())
+            total += float(np.square(truth(near @ x) - truth(exact @ x)).sum())
     if not math.isfinite(total):
         raise ValueError(f"no simulated threshold for {operation}: its error on {extrapolation} is not finite")
     return total / samples
@@ -197,22 +188,14 @@ def _step(operation: str, operands: NDArray[np.float64], others: NDArray[np.floa
     return exact * leak if operation == "mul" else leak / (operands.prod(axis=0) * (1 + epsilon) ** len(operands))
 
 
-def _of_sums(operation: str, sums: NDArray[np.float64]) -> Any:
-    if operation == "add":
-        return sums.sum(axis=0)
-    if operation == "mul":
-        return sums.prod(axis=0)
-    if operation in ("sub", "identity"):
-        return sums[0] - sums[1] if operation == "sub" else sums[0]
-    return _PRODUCTS[operation][1](sums)
-
-
 def _deviation(operation: str, x: NDArray[np.float64], epsilon: float) -> Any:
     """Exact result minus that of weights off by epsilon, for inputs of shape (inputs, rows)."""
-    if operation in _SUMS:
+    record = operation_of(operation)
+    if record.coefficients:
         return epsilon * np.abs(x).sum(axis=0)
-    operands, exact, factor = _PRODUCTS[operation]
-    return exact(x) * (1 - factor(epsilon) * np.prod(1 - epsilon * np.abs(x[operands:]), axis=0))
+    operands = len(record.exponents)
+    leak = np.prod(1 - epsilon * np.abs(x[operands:]), axis=0)
+    return record.truth(x[:operands]) * (1 - record.factor(epsilon) * leak)
 
 
 def select_rows(validation: NDArray[np.float64], last: int = 5_000) -> NDArray[np.int64]:

@@ -15,6 +15,7 @@ from torch import nn
 from nalm import __version__, metrics, tasks
 from nalm.engine import fused, lookup, reference
 from nalm.engine.data import Job
+from nalm.learnable import check_learnable
 from nalm.models import Model, model_of
 from nalm.progress import Progress, Silent
 from nalm.specs import Cell, Runs
@@ -159,12 +160,12 @@ def benchmark(
     limit = threshold_of(threshold)
     pairs = [tasks.read_range(text) for text in (ranges or chosen_task.ranges or tasks.NINE_RANGES)]
     changed = changed_data(chosen_task, data or {})
-    hidden = {**chosen_task.data, **changed}.get("hidden", 2)
+    hidden = chosen_task.values(changed).get("hidden", 2)
     chosen_task.spans(inputs, chosen[0], changed, operation)  # refuses spans that do not fit
     models = _models_of(module, lambda one: model_of(one, module_options, hidden=hidden, start=changed.get("start", "")))
     questions: list[tuple[Cell, Model]] = []
     for model in models:
-        _check_operation(model, operation)
+        check_learnable(model.name, model.parts, chosen_task, operation, inputs, changed)
         tuned = model.recipe_for(task, operation, inputs, recipe).replace(**changes)
         questions += [(cell_of(model, task, operation, inputs, pair, tuned, changed), model) for pair in pairs]
     store = Store(out, version=__version__) if out is not None else None
@@ -229,20 +230,9 @@ def cell_of(
 
 
 def changed_data(task: tasks.Task, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a task's data differs from the published; ValueError for what it does not have."""
-    known = {**task.data, "start": ""}
-    for name in data:
-        if name not in known:
-            raise ValueError(f"task {task.name} has no value {name!r}; it has: {', '.join(known)}")
-    return {name: value for name, value in data.items() if value != known[name]}
-
-
-def _check_operation(model: Model, operation: str) -> None:
-    record = model.parts[0] if len(model.parts) == 1 else None
-    learnable = record is None or record.own or record.penalty == "none" or operation in (*record.operations, *tasks.TWO_STEPS)
-    if record is not None and not learnable:
-        known = ", ".join(record.operations)
-        raise ValueError(f"{record.name} cannot express {operation}; it can express: {known}")
+    """What of a task's data differs from the published; ValueError for what it does not have or cannot be."""
+    published, values = task.values({}), task.values(data)
+    return {name: values[name] for name in data if values[name] != published[name]}
 
 
 def run_cells(

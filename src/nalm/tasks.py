@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nalm.checks import finite, known, whole
+from nalm.operations import ARITHMETIC, COMPARISONS, LOGIC, TRUTHS, TWO_STEPS, operation_of
 from nalm.sampling import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = [
     "COMPARISONS",
     "LOGIC",
     "NINE_RANGES",
-    "OPERATIONS",
     "PAIRED",
     "RANGE_SETS",
     "TASKS",
@@ -28,20 +29,23 @@ __all__ = [
     "task_of",
 ]
 
-OPERATIONS = ("add", "sub", "mul", "div", "reciprocal", "square", "sqrt", "identity")
-"""What is learned of the operands; add and mul take all of them, the others the first one or two."""
-CUMULATIVE = ("add", "sub", "mul", "div")
-"""Steps of the two-step task: the sum, minus the sum, the product, one over the product."""
-TWO_STEPS = tuple(f"{first}-{second}" for first in CUMULATIVE for second in CUMULATIVE)
-"""The thesis' expressions of a, b and c: the second step of the first step of a and b, and of c."""
-LOGIC = ("and", "or", "not", "nand", "nor", "xor", "implies", "equivalent", "majority")
-"""Boolean functions of the operands; not takes one, implies and equivalent two, majority three, the others as many as asked."""
-COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
-"""Comparisons of two operands."""
-TRUTHS = (*LOGIC, *COMPARISONS)
-"""Operations whose results are true (1) or false (0): their test error is the share of wrong answers."""
-FIXED_OPERANDS = {"not": 1, "implies": 2, "equivalent": 2, "majority": 3, **dict.fromkeys(COMPARISONS, 2)}
-"""Number of operands where it cannot be chosen."""
+
+def _share(name: str, value: Any) -> float:
+    number = finite(name, value, 0.0)
+    if number > 1:
+        raise ValueError(f"{name} is a share from 0 to 1, got {number:g}")
+    return number
+
+
+CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "subset": _share,
+    "overlap": _share,
+    "subsets": lambda name, value: whole(name, value, 2, 1_000),
+    "hidden": lambda name, value: whole(name, value, 1, 10_000),
+    "operands": lambda name, value: whole(name, value, 1, 1_000),
+    "start": lambda name, value: known(name, value, ("", "heim")),
+}
+"""What each value of a task's data may be."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,19 @@ class Task:
     """What can be set, with the published values: `subset` (share of the inputs in a span), `overlap` (share of a span in
     the next one), `subsets` (number of spans), `hidden` (outputs of the layers of a stack but the last), `operands` (of a
     Boolean function)."""
-    operations: tuple[str, ...] = OPERATIONS
+    operations: tuple[str, ...] = ARITHMETIC
     """What can be learned."""
     ranges: tuple[str, ...] = ()
     """Training distributions where none are given; none for the papers' nine."""
+
+    def values(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The task's data with some values changed; ValueError for what it does not have or cannot be."""
+        there = {**self.data, "start": ""}
+        for name, value in data.items():
+            if name not in there:
+                raise ValueError(f"task {self.name} has no value {name!r}; it has: {', '.join(there)}")
+            there[name] = CHECKS[name](name, value)
+        return there
 
     def distribution(self, text: str, operation: str) -> str:
         """What inputs are drawn from for a range: where numbers are compared, neighbours are equal in a share of the rows."""
@@ -70,7 +83,7 @@ class Task:
     def spans(self, inputs: int, seed: int, data: Mapping[str, Any], operation: str = "") -> list[tuple[int, int]]:
         """First and last-plus-one input of each operand, drawn per seed with the generator of the published code."""
         if self.name in ("logic", "comparison"):
-            count = FIXED_OPERANDS.get(operation, {**self.data, **data}.get("operands", 2))
+            count = operation_of(operation).operands or self.values(data).get("operands", 2)
             if not 1 <= count <= inputs:
                 raise ValueError(f"{operation} of {count} operands needs at least {max(count, 1)} inputs, got {inputs}")
             start = _offset(seed, inputs - count)
@@ -79,12 +92,14 @@ class Task:
             start = _offset(seed, inputs - 2) if inputs > 2 else 0
             return [(start, start + 1), (min(start + 1, inputs - 1), min(start + 2, inputs))]
         if self.name == "function4":
+            if inputs < 4:
+                raise ValueError(f"function4 needs at least 4 inputs, got {inputs}")
             return [(0, 4), (0, 2)]
         if self.name == "two-step":
             if inputs < 3:
                 raise ValueError(f"two-step needs at least 3 inputs, got {inputs}")
             return [(0, 1), (1, 2), (2, 3)]
-        values = {**self.data, **data}
+        values = self.values(data)
         size = _whole(values["subset"] * inputs, self.name)
         shared = _whole(values["overlap"] * size, self.name)
         starts = [k * (size - shared) for k in range(values["subsets"])]

@@ -10,9 +10,8 @@ import numpy as np
 from numba import njit
 
 from nalm.native import SAFE
-from nalm.sampling import VALIDATION, fill_normal, fill_rows, fill_uniform, parse
-from nalm.tasks import LOGIC, TRUTHS, TWO_STEPS
-from nalm.tasks import OPERATIONS as ONE_STEP
+from nalm.operations import ARITHMETIC, COMPARISONS, LOGIC, TWO_STEPS, number_of
+from nalm.sampling import TEST, VALIDATION, fill_normal, fill_rows, fill_uniform, parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,18 +20,15 @@ if TYPE_CHECKING:
 
     from nalm.specs import Recipe
 
-__all__ = ["FIRST_OF_TRUTHS", "Job", "evaluation_inputs", "fill_batches", "fill_targets", "targets"]
+__all__ = ["FIRST_OF_TRUTHS", "Job", "evaluation_inputs", "evaluation_set", "fill_batches", "fill_targets", "targets"]
 
 VALIDATION_SEED, TEST_SEED = 43_953_907, 8_689_336
 """All runs of a cell share these evaluation inputs, as in the published code."""
 
-OPERATIONS = (*ONE_STEP, *TWO_STEPS, *TRUTHS)
-"""Numbers of the operations in compiled code."""
-
-
-FIRST_OF_TWO_STEPS = len(ONE_STEP)
-FIRST_OF_TRUTHS = len(ONE_STEP) + len(TWO_STEPS)
-FIRST_OF_COMPARISONS = FIRST_OF_TRUTHS + len(LOGIC)
+ADD, SUB, MUL, DIV, RECIPROCAL, SQUARE, SQRT, IDENTITY = map(number_of, ARITHMETIC)
+AND, OR, NOT, NAND, NOR, XOR, IMPLIES, EQUIVALENT, MAJORITY = map(number_of, LOGIC)
+LT, LE, GT, GE, EQ, NE = map(number_of, COMPARISONS)
+FIRST_OF_TWO_STEPS, FIRST_OF_TRUTHS, FIRST_OF_COMPARISONS = (number_of(family[0]) for family in (TWO_STEPS, LOGIC, COMPARISONS))
 
 
 @dataclass(frozen=True)
@@ -49,6 +45,13 @@ class Job:
     """First and last-plus-one input of each operand, shape (runs, operands, 2)."""
     starts: NDArray[Any]
     """Initial parameters, shape (runs, attempts, parameters); later attempts are for re-initialisation."""
+
+    def __post_init__(self) -> None:
+        """Refuse, before anything is compiled, what compiled code could not compute or would read beyond the inputs for."""
+        number_of(self.operation)
+        first, end = self.spans[..., 0], self.spans[..., 1]
+        if not ((first >= 0) & (first < end) & (end <= self.inputs)).all():
+            raise ValueError(f"operands must be made of the inputs 0 to {self.inputs - 1}, got {self.spans.tolist()}")
 
     def only(self, index: int) -> Job:
         """The job of one of the runs."""
@@ -129,22 +132,24 @@ def _sum_rows(x: Any, start: Any, stop: Any, out: Any) -> None:
 
 @njit(**SAFE)
 def _of_two(operation: Any, a: Any, b: Any, out: Any) -> None:
-    if operation == 0:
+    if operation == ADD:
         _add(a, b, out)
-    elif operation == 1:
+    elif operation == SUB:
         _subtract(a, b, out)
-    elif operation == 2:
+    elif operation == MUL:
         _multiply(a, b, out)
-    elif operation == 3:
+    elif operation == DIV:
         _divide(a, b, out)
-    elif operation == 4:
+    elif operation == RECIPROCAL:
         _invert(a, out)
-    elif operation == 5:
+    elif operation == SQUARE:
         _multiply(a, a, out)
-    elif operation == 6:
+    elif operation == SQRT:
         _root(a, out)
-    else:
+    elif operation == IDENTITY:
         _copy(a, out)
+    else:
+        raise ValueError("no operation has this number")
 
 
 @njit(**SAFE)
@@ -168,60 +173,66 @@ def _cumulate(step: Any, a: Any, out: Any) -> None:
 
 @njit(**SAFE)
 def _rule(function: Any, x: Any, spans: Any, out: Any) -> None:
-    """A Boolean function (a number in `LOGIC`) of the operands; inputs above a half are true."""
+    """A Boolean function of the operands; inputs above a half are true."""
     one, zero, count = out.dtype.type(1), out.dtype.type(0), spans.shape[0]
     for b in range(out.size):
         true = 0
         for j in range(count):
             true += 1 if x[spans[j, 0], b] > 0.5 else 0
-        holds = true == count  # and
-        if function == 1:  # or
+        if function == AND:
+            holds = true == count
+        elif function == OR:
             holds = true > 0
-        elif function == 2 or function == 4:  # not, nor
+        elif function in (NOT, NOR):
             holds = true == 0
-        elif function == 3:  # nand
+        elif function == NAND:
             holds = true < count
-        elif function == 5:  # xor
+        elif function == XOR:
             holds = true % 2 == 1
-        elif function == 6:  # implies
+        elif function == IMPLIES:
             holds = x[spans[0, 0], b] <= 0.5 or true == count
-        elif function == 7:  # equivalent
+        elif function == EQUIVALENT:
             holds = true == 0 or true == count
-        elif function == 8:  # majority
+        elif function == MAJORITY:
             holds = 2 * true > count
+        else:
+            raise ValueError("no rule has this number")
         out[b] = one if holds else zero
 
 
 @njit(**SAFE)
 def _compare(comparison: Any, a: Any, c: Any, out: Any) -> None:
-    """Whether a comparison (a number in `COMPARISONS`) of a and c holds."""
+    """Whether a comparison of a and c holds."""
     one, zero = out.dtype.type(1), out.dtype.type(0)
     for b in range(out.size):
-        holds = a[b] < c[b]
-        if comparison == 1:
+        if comparison == LT:
+            holds = a[b] < c[b]
+        elif comparison == LE:
             holds = a[b] <= c[b]
-        elif comparison == 2:
+        elif comparison == GT:
             holds = a[b] > c[b]
-        elif comparison == 3:
+        elif comparison == GE:
             holds = a[b] >= c[b]
-        elif comparison == 4:
+        elif comparison == EQ:
             holds = a[b] == c[b]
-        elif comparison == 5:
+        elif comparison == NE:
             holds = a[b] != c[b]
+        else:
+            raise ValueError("no comparison has this number")
         out[b] = one if holds else zero
 
 
 @njit(**SAFE)
 def targets(operation: Any, x: Any, spans: Any, sums: Any, out: Any) -> None:
-    """The true results of an operation (`OPERATIONS` says which number is which) on a batch x (inputs, rows).
+    """The true results of an operation (its `number_of`) on a batch x (inputs, rows), as its `Operation.truth` has them.
 
     Each operand is the sum of a span of inputs; `sums` (operands, rows) is scratch for them.
     """
     if operation >= FIRST_OF_COMPARISONS:
-        _compare(operation - FIRST_OF_COMPARISONS, x[spans[0, 0]], x[spans[1, 0]], out)
+        _compare(operation, x[spans[0, 0]], x[spans[1, 0]], out)
         return
     if operation >= FIRST_OF_TRUTHS:
-        _rule(operation - FIRST_OF_TRUTHS, x, spans, out)
+        _rule(operation, x, spans, out)
         return
     operands, longest = spans.shape[0], 0
     for j in range(operands):
@@ -238,9 +249,9 @@ def targets(operation: Any, x: Any, spans: Any, sums: Any, out: Any) -> None:
         return
     _of_two(operation, sums[0], sums[1], out)
     for j in range(2, operands):
-        if operation == 0:
+        if operation == ADD:
             _accumulate(sums[j], out)
-        elif operation == 2:
+        elif operation == MUL:
             _scale(sums[j], out)
 
 
@@ -272,9 +283,22 @@ def fill_noises(seeds: Any, purpose: Any, step: Any, normal: Any, out: Any) -> N
 
 
 @lru_cache(maxsize=64)
-def evaluation_inputs(distribution: str, inputs: int, rows: int, purpose: int, dtype: Any) -> NDArray[Any]:
-    """Validation or test inputs, shape (inputs, rows): the same for every run."""
-    out = np.empty((inputs, rows), dtype)
+def evaluation_inputs(distribution: str, inputs: int, rows: int, purpose: int) -> NDArray[np.float64]:
+    """Validation or test inputs, shape (inputs, rows), before they are rounded: the same for every run."""
+    out = np.empty((inputs, rows))
     seed = VALIDATION_SEED if purpose == VALIDATION else TEST_SEED
     fill_rows(parse(distribution).encode(inputs), seed, purpose, 0, out)
     return out
+
+
+def evaluation_set(job: Job, spans: NDArray[np.int64], purpose: int, dtype: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Inputs (inputs, rows) and targets (runs, rows) of validation or test, with spans of shape (runs, operands, 2).
+
+    As in the published code both are computed in double precision and rounded once. Training batches are computed in the
+    precision of the run, which is quicker.
+    """
+    distribution = job.extrapolation if purpose == TEST else job.interpolation
+    x = evaluation_inputs(distribution, job.inputs, job.recipe.evaluation_rows, purpose)
+    target, sums = np.empty((len(spans), x.shape[1])), np.empty((spans.shape[1], x.shape[1]))
+    fill_targets(number_of(job.operation), x, spans, sums, target)
+    return x.astype(dtype), target.astype(dtype)

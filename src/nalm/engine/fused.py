@@ -18,13 +18,14 @@ import numpy as np
 from numba import njit
 
 from nalm.engine import descent
-from nalm.engine.data import FIRST_OF_TRUTHS, OPERATIONS, Job, evaluation_inputs, targets
+from nalm.engine.data import FIRST_OF_TRUTHS, Job, evaluation_inputs, evaluation_set, targets
 from nalm.engine.kernels import backward, forward, penalise, project, sparsity
 from nalm.engine.lookup import kernel_of
 from nalm.engine.search import Search
 from nalm.engine.solve import Problem
 from nalm.engine.work import Work, aligned, revision
 from nalm.native import SAFE
+from nalm.operations import number_of
 from nalm.options import LevenbergMarquardt, LogMagnitude, Snap
 from nalm.sampling import GRADIENT, NOISE, TEST, TRAIN, VALIDATION, fill_normal, fill_rows, fill_uniform, parse
 from nalm.solver import box_of
@@ -119,12 +120,19 @@ def _evaluate(
 @lru_cache(maxsize=64)
 def _blocks(distribution: str, inputs: int, rows: int, width: int, purpose: int, dtype: Any) -> NDArray[Any]:
     """Evaluation inputs in blocks of the width of a batch, (blocks, inputs, width); the last is filled up from the first."""
-    columns = evaluation_inputs(distribution, inputs, rows, purpose, dtype)
+    columns = evaluation_inputs(distribution, inputs, rows, purpose).astype(dtype)
     count = -(-rows // width)
     padded = np.take(columns, np.arange(count * width) % rows, axis=1)
     blocks = aligned((count, inputs, width), dtype)
     blocks[:] = padded.reshape(inputs, count, width).transpose(1, 0, 2)
     return blocks
+
+
+def _answers(job: Job, index: int, shape: Sequence[int], dtype: Any) -> NDArray[Any]:
+    """Targets of one run's validation and test blocks of that shape, (2, blocks, width)."""
+    rows, (count, _, width) = np.arange(shape[0] * shape[2]) % job.recipe.evaluation_rows, shape
+    sets = [evaluation_set(job, job.spans[index, None], purpose, dtype)[1][0, rows] for purpose in (VALIDATION, TEST)]
+    return np.stack(sets).reshape(2, count, width)
 
 
 @cache
@@ -160,9 +168,6 @@ def _trainer() -> Any:
         """Train one run; writes a row of errors at every log interval; gives the number of rows (negative if it diverged)."""
         key = mark  # noqa: F841  (part of the key of the cache)
         x, noise, sums, target, y, dy, t, w, g = work
-        for k in range(answers.shape[1]):
-            targets(operation, validation_blocks[k], spans, sums, answers[0, k])
-            targets(operation, test_blocks[k], spans, sums, answers[1, k])
         last_error, start_index, row = np.inf, 0, 0
         groups, total = 0, 0
         for i in range(p.size):
@@ -288,13 +293,13 @@ def train(
             plan(recipe, noise),
             parse(job.interpolation).encode(job.inputs),
             job.seeds[index],
-            OPERATIONS.index(job.operation),
+            number_of(job.operation),
             job.spans[index],
             job.starts[index].astype(dtype),
             ends,
             validation,
             test,
-            np.empty((2, *validation.shape[::2]), dtype),
+            _answers(job, index, validation.shape, dtype),
             recipe.evaluation_rows,
             Work.make(kernel, job.inputs, noisy, parameters, recipe.batch, dtype, job.spans.shape[1]),
             p,

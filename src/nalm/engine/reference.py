@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from nalm import layers, training
-from nalm.engine.data import OPERATIONS, evaluation_inputs, fill_batches, fill_noises, fill_targets
+from nalm.engine.data import evaluation_set, fill_batches, fill_noises
 from nalm.engine.search import Search, answers, error_of
+from nalm.operations import number_of
 from nalm.options import LogMagnitude
 from nalm.registry import one_line
 from nalm.sampling import GRADIENT, NOISE, TEST, TRAIN, VALIDATION, parse
@@ -275,7 +276,7 @@ def _train_stack(
     starts = np.concatenate([job.starts for job in jobs])
     seeds = np.concatenate([job.seeds for job in jobs]).astype(np.int64)
     spans = np.concatenate([job.spans for job in jobs])
-    operations = np.concatenate([[OPERATIONS.index(job.operation)] * len(job.seeds) for job in jobs])
+    operations = np.concatenate([[number_of(job.operation)] * len(job.seeds) for job in jobs])
     ends = np.cumsum([len(job.seeds) for job in jobs])
     slices = [slice(end - len(job.seeds), end) for job, end in zip(jobs, ends, strict=True)]
     codes = np.concatenate([np.repeat(parse(job.interpolation).encode(inputs)[None], len(job.seeds), 0) for job in jobs])
@@ -402,11 +403,8 @@ def _solve(module: nn.Module, searches: Sequence[Search], solver: LevenbergMarqu
 def _evaluation_sets(job: Job, precision: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Validation and test inputs (rows, in), each with the targets (runs, rows)."""
     sets: list[Tensor] = []
-    for distribution, purpose in ((job.interpolation, VALIDATION), (job.extrapolation, TEST)):
-        columns = evaluation_inputs(distribution, job.inputs, job.recipe.evaluation_rows, purpose, np.dtype(precision))
-        target = np.empty((len(job.seeds), columns.shape[1]), precision)
-        sums = np.empty((job.spans.shape[1], columns.shape[1]), precision)
-        fill_targets(OPERATIONS.index(job.operation), columns, job.spans, sums, target)
+    for purpose in (VALIDATION, TEST):
+        columns, target = evaluation_set(job, job.spans, purpose, precision)
         sets += [torch.from_numpy(columns).T.contiguous(), torch.from_numpy(target)]
     return sets[0], sets[1], sets[2], sets[3]
 

@@ -12,11 +12,11 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from nalm import layers
-from nalm.engine.data import OPERATIONS, evaluation_inputs, targets
+from nalm.engine.data import evaluation_set, targets
+from nalm.operations import TRUTHS, number_of
 from nalm.options import LogMagnitude, Snap
 from nalm.sampling import CHECK, TEST, TRAIN, VALIDATION, fill_rows, parse
 from nalm.specs import Runs
-from nalm.tasks import TRUTHS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -121,9 +121,9 @@ class Search:
         """Validation, test and sparsity error of parameters, in single precision."""
         _load(self.single, p)
         found = []
-        for distribution, purpose in ((self.job.interpolation, VALIDATION), (self.job.extrapolation, TEST)):
-            x = evaluation_inputs(distribution, self.job.inputs, self.recipe.evaluation_rows, purpose, np.dtype(np.float32))
-            inputs, target = self._tensors(x, self._targets(x))
+        for purpose in (VALIDATION, TEST):
+            x, target_rows = evaluation_set(self.job, self.job.spans[self.index, None], purpose, np.float32)
+            inputs, target = self._tensors(x, target_rows[0])
             with torch.no_grad():
                 operation = self.job.operation if purpose == TEST else ""
                 found.append(float(error_of(answers(self.single(inputs), inputs), target, operation)))
@@ -151,7 +151,7 @@ class Search:
 
     def _targets(self, x: NDArray[Any]) -> NDArray[Any]:
         spans, target = self.job.spans[self.index], np.empty(x.shape[1], x.dtype)
-        targets(OPERATIONS.index(self.job.operation), x, spans, np.empty((len(spans), x.shape[1]), x.dtype), target)
+        targets(number_of(self.job.operation), x, spans, np.empty((len(spans), x.shape[1]), x.dtype), target)
         return target
 
     @staticmethod
