@@ -56,8 +56,12 @@ def identity(*values: Any) -> str:
     """Identity of values such as a factory and its options; UntoldError where it cannot be told."""
     try:
         return _digest(values)[:24]
+    except UntoldError:
+        raise
     except RecursionError:
         raise UntoldError("its values are nested too deeply") from None
+    except Exception as error:  # an object that does not answer ordinary questions
+        raise UntoldError(f"{type(error).__name__}: {error}") from error
 
 
 def _digest(value: Any, depth: int = 0) -> str:
@@ -169,7 +173,7 @@ class _Teller:
                 self.put("builtin" if hasattr(builtins, name) else "absent")
         for name, level in sorted(imported):
             self.put("import", name)
-            with contextlib.suppress(ImportError):
+            with contextlib.suppress(Exception):  # told as absent
                 self.module(importlib.import_module("." * level + name, space.get("__package__")), attributes)
 
     def module(self, module: types.ModuleType, names: set[str]) -> None:

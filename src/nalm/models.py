@@ -192,7 +192,7 @@ def _identified(made_from: Any, options: Mapping[str, Any]) -> tuple[tuple[tuple
     try:
         return (("identity", identity(made_from, sorted(options.items()))),), ""
     except UntoldError as error:
-        return (("identity", f"untold {uuid.uuid4().hex}"),), str(error)
+        return (("identity", f"untold {uuid.uuid4().hex}"),), " ".join(str(error).split())
 
 
 def _ready(module: Any, inputs: int) -> nn.Module:
