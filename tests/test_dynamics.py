@@ -294,7 +294,7 @@ claims = [{{ id = "X1", key = "{key}", metric = "error", relation = ">", value =
 def test_a_small_grid_from_start_to_files_and_again_after_a_kill(monkeypatch, tmp_path):
     text = TINY_STUDY.format(name="X:fig4", compute="ode_grid", series=["npu", "dense"], key="npu/median")
     monkeypatch.setattr(reproduction, "load", lambda identity: parse(text, "tiny"))
-    report = reproduction.reproduce("X:fig4", out=tmp_path)
+    report = reproduction.reproduce("X:fig4", "paper", out=tmp_path)
     folder = tmp_path / "X-fig4"
     assert {"report.json", "runs.jsonl", "table.csv", "figure.png"} <= {path.name for path in folder.iterdir()}
     assert [line["runs"] for line in report.table] == [2, 2, 2, 2, 1, 1, 1]
@@ -303,18 +303,18 @@ def test_a_small_grid_from_start_to_files_and_again_after_a_kill(monkeypatch, tm
     kept = (folder / "runs.jsonl").read_text().splitlines()
     assert len(kept) == 8
     (folder / "runs.jsonl").write_text("\n".join([*kept[:6], kept[6][:40]]) + "\n")
-    assert reproduction.reproduce("X:fig4", out=tmp_path).table == report.table
+    assert reproduction.reproduce("X:fig4", "paper", out=tmp_path).table == report.table
     assert [line[:8] for line in (folder / "runs.jsonl").read_text().splitlines()].count('{"key": ') == 9, (
         "two were trained anew"
     )
     with pytest.raises(ValueError, match="has no series 'nau' in this budget; it has: npu, dense"):
-        reproduction.reproduce("X:fig4", series=["nau"])
+        reproduction.reproduce("X:fig4", "paper", series=["nau"])
 
 
 def test_a_small_study_of_the_best_network(monkeypatch, tmp_path):
     text = TINY_STUDY.format(name="X:fig5", compute="ode_best", series=["real-npu"], key="trained error")
     monkeypatch.setattr(reproduction, "load", lambda identity: parse(text, "tiny"))
-    report = reproduction.reproduce("X:fig5", out=tmp_path)
+    report = reproduction.reproduce("X:fig5", "paper", out=tmp_path)
     assert report.table[0]["quantity"] == "kappa"
     assert json.loads((tmp_path / "X-fig5" / "report.json").read_text())["agree"] == 1
 

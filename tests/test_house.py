@@ -33,6 +33,7 @@ LEVELS = {
     "training": 2,
     "specs": 2,
     "sampling": 2,
+    "exports": 3,
     "figures": 2,
     "registry": 3,
     "symbolic": 3,

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from nalm.registry import register as register
     from nalm.registry import unregister as unregister
     from nalm.regressor import NALMRegressor as NALMRegressor
+    from nalm.reproduction import reproduce as reproduce
     from nalm.runner import benchmark as benchmark
     from nalm.solver import fit as fit
     from nalm.symbolic import readout as readout
@@ -84,6 +85,7 @@ _HOME = {
     "unregister": "nalm.registry",
     "readout": "nalm.symbolic",
     "benchmark": "nalm.runner",
+    "reproduce": "nalm.reproduction",
     "fit": "nalm.solver",
     "from_sympy": "nalm.composing",
     "fit_ode": "nalm.dynamics",

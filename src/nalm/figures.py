@@ -17,6 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
+from nalm.files import replacing
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -40,6 +42,14 @@ MARKERS = "osD^vPX<"
 
 SMALLEST = 1e-8
 """Sparsity error below which the logarithmic scale turns linear, so that zero has its place."""
+
+FORMS: dict[str, dict[str, Any] | None] = {
+    ".png": None,
+    ".svg": {"Date": None},
+    ".pdf": {"CreationDate": None},
+    ".eps": None,
+}
+"""Suffixes of figures, with what must be left out of each so that equal figures are equal files."""
 
 _saving = threading.Lock()
 """Settings of matplotlib belong to the process, so that only one thread may change them at a time."""
@@ -228,27 +238,20 @@ def captioned(figure: Figure, caption: str) -> Figure:
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> list[Path]:
-    """Write a figure as PNG or SVG by the path's suffix, or as both where it has none, and return what was written.
+    """Write a figure in the form that the path's suffix names, or as PNG and SVG where it has none; give what was written.
 
-    Parent folders are made. A file appears whole or not at all, and an SVG of the same figure is the same to the byte.
+    Parent folders are made. A file appears whole or not at all, and an SVG, PDF or EPS of the same figure is the same to the byte.
     """
     path = Path(path)
-    if path.suffix not in ("", ".png", ".svg"):
-        raise ValueError(f"a figure is saved as .png, .svg or, without suffix, both, got {path.name!r}")
+    if path.suffix not in ("", *FORMS):
+        raise ValueError(f"a figure is saved as {', '.join(FORMS)} or, without suffix, as .png and .svg, got {path.name!r}")
     suffixes = [path.suffix] if path.suffix else [".png", ".svg"]
-    path.parent.mkdir(parents=True, exist_ok=True)
     return [_write(figure, path.with_suffix(suffix)) for suffix in suffixes]
 
 
 def _write(figure: Figure, path: Path) -> Path:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    metadata = {"Date": None} if path.suffix == ".svg" else None
-    with _saving, rc_context({"svg.hashsalt": "nalm"}):
-        try:
-            figure.savefig(temporary, format=path.suffix[1:], dpi=150, metadata=metadata)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with replacing(path) as new, _saving, rc_context({"svg.hashsalt": "nalm", "pdf.fonttype": 42, "ps.fonttype": 42}):
+        figure.savefig(new, format=path.suffix[1:], dpi=150, metadata=FORMS[path.suffix])
     return path
 
 

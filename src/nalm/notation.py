@@ -6,7 +6,7 @@ import re
 
 import sympy as sp
 
-__all__ = ["condition", "latex", "plain", "shortened", "text"]
+__all__ = ["condition", "escaped", "latex", "plain", "shortened", "text"]
 
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 """Names that SymPy sets well by itself."""
@@ -27,11 +27,12 @@ def text(expression: sp.Basic) -> str:
 def latex(expression: sp.Basic, picture: bool = False) -> str:
     """The expression in LaTeX, or in what Matplotlib knows of it; names that are no plain words are text."""
     odd = (symbol for symbol in expression.free_symbols if not WORD.fullmatch(symbol.name))
-    names = {symbol: rf"\text{{{_escaped(symbol.name, picture)}}}" for symbol in odd}
+    names = {symbol: rf"\text{{{escaped(symbol.name, picture)}}}" for symbol in odd}
     return str(sp.latex(expression, symbol_names=names, full_prec=False))
 
 
-def _escaped(name: str, picture: bool) -> str:
+def escaped(name: str, picture: bool = False) -> str:
+    """A name as text in LaTeX, or in a formula of Matplotlib."""
     name = " ".join(name.split())
     if picture:
         return re.sub(r"([\\{}$])", r"\\\1", name)

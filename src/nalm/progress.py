@@ -77,8 +77,23 @@ def progress_bar(*, always: bool = False) -> Iterator[Progress]:
     ]
     console = Console(file=sys.stderr)
     hidden = not (always or sys.stderr.isatty())
-    with progress.Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+    with progress.Progress(*columns, console=console, transient=not always, disable=hidden) as bar:
         yield _Bar(bar)
+
+
+class _Quiet(Silent):
+    """Passes on how far the work is to an object that is not told what is being done."""
+
+    def __init__(self, to: Any) -> None:
+        self.to = to
+
+    def start(self, total: float, what: str) -> None:
+        """Pass it on."""
+        self.to.start(total, what)
+
+    def advance(self, amount: float) -> None:
+        """Pass it on."""
+        self.to.advance(amount)
 
 
 @contextmanager
@@ -87,5 +102,9 @@ def following(progress: Progress | bool | None) -> Iterator[Progress]:
     if progress is True:
         with progress_bar(always=True) as bar:
             yield bar
+    elif progress is None or progress is False:
+        yield Silent()
+    elif not (hasattr(progress, "start") and hasattr(progress, "advance")):
+        raise TypeError(f"progress must be True, or an object with start(total, what) and advance(amount), got {progress!r}")
     else:
-        yield progress or Silent()
+        yield progress if hasattr(progress, "say") else _Quiet(progress)

@@ -28,7 +28,7 @@ from nalm.limits import robust_limits
 from nalm.models import model_of
 from nalm.pages import section
 from nalm.planning import estimate, questions
-from nalm.progress import Progress, Silent
+from nalm.progress import Progress, following
 from nalm.runner import engine_for, run_cells, threshold_of
 from nalm.simple_arithmetic import simple_arithmetic
 from nalm.specs import Recipe
@@ -169,40 +169,41 @@ def _threshold(text: str | float, cell: Cell) -> metrics.Threshold:
 
 def reproduce(
     identity: str,
-    budget: str = "paper",
+    budget: str = "quick",
     seeds: int | None = None,
     out: str | os.PathLike[str] | None = None,
     *,
     series: Sequence[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Report:
     """Run one experiment and compare it with what was published.
 
     Args:
         identity: id of a figure or table, such as ``T:fig5.7``; `nalm list experiments` shows them.
-        budget: `paper`, as published, or `quick`, about half a minute.
+        budget: `quick`, about half a minute, or `paper`, as published.
         seeds: runs a condition, if not those of the budget.
         out: folder for a store that all experiments share, and for tables and figure of this one; what the store already
             holds is not trained again.
         series: names of the series to run, if not all.
         data_dir: folder of MNIST, for experiments with images; by default that of the environment variable NALM_DATA, or else
             the small digits of scikit-learn.
-        progress: what shows progress.
+        progress: what shows progress: `True` for a bar on standard error, or an object as `nalm.benchmark` takes it.
     """
     if seeds is not None and seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     experiment = load(identity)
     conditions = experiment.conditions(budget, seeds, series) if experiment.kind == "training" else []
     folder = _folder(out, experiment)
-    if experiment.kind == "exact":
-        report = _compute(experiment, budget)
-    elif experiment.kind == "images":
-        report = _study(experiment, budget, seeds, folder, series, data_dir, progress or Silent())
-    elif experiment.kind == "dynamics":
-        report = _integrate(experiment, budget, seeds, folder, series, progress or Silent())
-    else:
-        report = _train(experiment, conditions, budget, out, progress)
+    with following(progress) as shown:
+        if experiment.kind == "exact":
+            report = _compute(experiment, budget)
+        elif experiment.kind == "images":
+            report = _study(experiment, budget, seeds, folder, series, data_dir, shown)
+        elif experiment.kind == "dynamics":
+            report = _integrate(experiment, budget, seeds, folder, series, shown)
+        else:
+            report = _train(experiment, conditions, budget, out, shown)
     if folder is not None:
         report.write(folder)
     return report
@@ -308,14 +309,14 @@ def _train(
     conditions: Sequence[Condition],
     budget: str,
     out: str | os.PathLike[str] | None,
-    progress: Progress | None,
+    progress: Progress,
 ) -> Report:
     asked = [(condition, cell, model) for condition in conditions for cell, model in questions(condition)]
     raw: dict[tuple[Cell, int], Runs] = {}
     times: dict[tuple[Cell, int], float] = {}
     engines: set[str] = set()
     seconds = compiling = core_seconds = 0.0
-    shown = _Joined(progress or Silent(), sum(condition.seeds for condition, _, _ in asked))
+    shown = _Joined(progress, sum(condition.seeds for condition, _, _ in asked))
     store = Store(out, version=__version__) if out is not None else None
     try:
         for count, part in groupby(sorted(asked, key=lambda one: one[0].seeds), key=lambda one: one[0].seeds):
@@ -493,18 +494,18 @@ def reproduce_all(
     out: str | os.PathLike[str] | None = None,
     *,
     data_dir: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     on_report: Any = lambda report: None,
 ) -> list[Report]:
     """Run every experiment, one after the other; `on_report` is called after each."""
-    shown = progress or Silent()
     shares = [estimate(one, budget, seeds) for one in load_all()]
-    shown.start(sum(shares), "seconds of work")
     reports = []
-    for experiment, share in zip(load_all(), shares, strict=True):
-        report = reproduce(experiment.id, budget, seeds, out, data_dir=data_dir, progress=_Part(shown, share))
-        on_report(report)
-        reports.append(report)
+    with following(progress) as shown:
+        shown.start(sum(shares), "seconds of work")
+        for experiment, share in zip(load_all(), shares, strict=True):
+            report = reproduce(experiment.id, budget, seeds, out, data_dir=data_dir, progress=_Part(shown, share))
+            on_report(report)
+            reports.append(report)
     return reports
 
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
-from nalm import __version__, metrics, tasks
+from nalm import __version__, exports, metrics, tasks
 from nalm.engine import fused, lookup, reference
 from nalm.engine.data import Job
 from nalm.learnable import check_learnable
 from nalm.models import Model, model_of
-from nalm.progress import Progress, Silent
+from nalm.progress import Progress, following
 from nalm.specs import Cell, Runs
 from nalm.store import Store
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
     from pathlib import Path
+
+    from pandas import DataFrame
 
     from nalm.specs import Recipe
 
@@ -55,8 +57,21 @@ class Result:
     failures: list[str] = field(default_factory=list)
     """What modules said that raised errors."""
 
+    def to_frame(self) -> DataFrame:
+        """The rows as a pandas frame, one line a cell; `pandas.DataFrame(result.runs)` has one a run."""
+        return exports.frame(self.rows)
+
+    def to_latex(self) -> str:
+        """A table of success rate, solved-at step and sparsity error with their intervals, for the package booktabs."""
+        return exports.latex(self.rows, self.labels)
+
+    @property
+    def history(self) -> DataFrame:
+        """Validation, test and sparsity error of every run at every logged step, as a pandas frame."""
+        return exports.history(self.raw)
+
     def plot(self, path: str | os.PathLike[str]) -> list[Path]:
-        """Draw success rate, solved-at step and sparsity error by range; PNG and SVG, or the one that the path names."""
+        """Draw success rate, solved-at step and sparsity error by range; PNG and SVG, or .png, .svg, .pdf or .eps by the path."""
         from nalm import figures
 
         return figures.save(figures.three_panels(self.rows, labels=self.labels, caption=self.caption()), path)
@@ -113,7 +128,7 @@ def benchmark(
     data: Mapping[str, Any] | None = None,
     threads: int | None = None,
     compiled: bool | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     recipe: str = "published",
     **changes: Any,
 ) -> Result:
@@ -139,7 +154,8 @@ def benchmark(
         data: what is to differ from the published task: `subset`, `overlap`, `subsets`, `hidden`, `operands`.
         threads: threads of the fused engine; by default all cores.
         compiled: whether the torch engine compiles its step; by default where the training is long enough to gain from it.
-        progress: what shows progress.
+        progress: what shows progress: `True` for a bar on standard error, or an object with `start(total, what)`,
+            `advance(amount)` and, if it likes, `say(text)`.
         recipe: `published`, or `robust`: reliable training beyond the papers, for the modules that have it.
         changes: values of the recipe to change, such as ``iterations=10_000``.
 
@@ -174,7 +190,7 @@ def benchmark(
             log.warning("%s is trained anew, not looked up: what it builds cannot be told (%s)", model.name, model.untold)
     try:
         trained = run_cells(
-            questions, chosen, engine=engine, store=store, threads=threads, compiled=compiled, progress=progress or Silent()
+            questions, chosen, engine=engine, store=store, threads=threads, compiled=compiled, progress=progress
         )
     finally:
         if store is not None:
@@ -243,13 +259,24 @@ def run_cells(
     store: Store | None = None,
     threads: int | None = None,
     compiled: bool | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Trained:
     """Train what the store does not have yet; give the runs of every cell.
 
     Cells that share module, recipe and inputs are trained together. A cell is stored as soon as all its runs are done.
     """
-    shown = progress or Silent()
+    with following(progress) as shown:
+        return _run_cells(questions, seeds, engine, store, shown, (threads, compiled))
+
+
+def _run_cells(
+    questions: Sequence[tuple[Cell, Model]],
+    seeds: Sequence[int],
+    engine: str,
+    store: Store | None,
+    shown: Progress,
+    how: tuple[int | None, bool | None],
+) -> Trained:
     plans = [(cell, model, engine_for(model, engine)) for cell, model in questions]
     missing = {cell: store.missing(cell, seeds, used) if store else list(seeds) for cell, _, used in plans}
     shown.start(sum(len(todo) for todo in missing.values()), "runs")
@@ -271,10 +298,12 @@ def run_cells(
         if not jobs:
             continue
         if used == "fused":
+            shown.say(f"compiling {members[0][0].module}")
             compiling += fused.compile_kernel(module, solver=members[0][0].recipe.solver is not None)
+            shown.say("")
         alone = _must_train_alone(module, next(iter(jobs.values())), next(iter(todo.values()))) if used == "torch" else False
         began = time.perf_counter()
-        for cell, runs, seconds in _train(used, module, jobs, threads, compiled, shown, alone):
+        for cell, runs, seconds in _train(used, module, jobs, *how, shown, alone):
             results[cell], times[cell] = runs, seconds
             if store:
                 store.add(cell, runs, engine=used, seconds=seconds)
@@ -374,7 +403,11 @@ def _train(
         chosen = part[0].recipe.iterations > 5_000 if compiled is None else compiled
 
         def advance(share: float, runs: int = runs_in_part) -> None:
+            progress.say("")
             progress.advance(share * runs)
+
+        if chosen:
+            progress.say(f"compiling {cells[start].module}")
 
         for number, runs, seconds in reference.train(module, part, compiled=chosen, alone=alone, on_share=advance):
             yield cells[start + number], runs, seconds

@@ -19,6 +19,7 @@ from nalm.dynamics.solving import BlowUpError, integrate
 from nalm.dynamics.trajectories import Trajectories, columns_of, read_trajectories
 from nalm.figures import COLOURS
 from nalm.notation import latex, plain, text
+from nalm.progress import following
 from nalm.symbolic import readout
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
     from torch import nn
+
+    from nalm.progress import Progress
 
 __all__ = ["OdeFit", "discover_ode", "fit_ode", "law_of_run"]
 
@@ -201,7 +204,7 @@ def fit_ode(
     learning_rate: float = 5e-3,
     seed: int = 0,
     time: str = "t",
-    progress: Any = None,
+    progress: Progress | bool | None = None,
 ) -> OdeFit:
     """Fit ``du/dt = f(u)`` to measured time series.
 
@@ -226,7 +229,8 @@ def fit_ode(
         learning_rate: of the optimiser (descent).
         seed: of the first start.
         time: name of the time in equations and figures.
-        progress: what shows progress: an object with `start(total, what)` and `advance(amount)`.
+        progress: what shows progress: `True` for a bar on standard error, or an object with `start(total, what)` and
+            `advance(amount)`.
 
     >>> import numpy as np
     >>> t = np.linspace(0, 5, 30)
@@ -251,13 +255,12 @@ def fit_ode(
     if method == "search" and trained:
         raise ValueError("the search is for the model real-npu, without hidden and l1; those belong to method descent")
     searched = method == "search" or (method == "auto" and not trained)
-    if progress:
-        progress.start(*(len(data.names), "equations") if searched else (restarts, "runs"))
-    advance = progress.advance if progress else lambda amount: None
-    if searched:
-        law, judge = find_law(data, max_terms=max_terms, restarts=restarts, seed=seed, on_state=advance)
-        return law_fit(law, judge, "search")
-    runs = train_all(data, [(how, seed + k) for k in range(restarts)], lambda number, run: advance(1))
+    with following(progress) as shown:
+        shown.start(*(len(data.names), "equations") if searched else (restarts, "runs"))
+        if searched:
+            law, judge = find_law(data, max_terms=max_terms, restarts=restarts, seed=seed, on_state=shown.advance)
+            return law_fit(law, judge, "search")
+        runs = train_all(data, [(how, seed + k) for k in range(restarts)], lambda number, run: shown.advance(1))
     return _best_of(data, how, runs)
 
 
