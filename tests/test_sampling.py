@@ -111,6 +111,29 @@ def test_impossible_distributions(text):
         parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        ("Exp(1e308)", "positive and at most 4.3e"),
+        ("TN(0,1e308)[-5,5)", "at least a billionth of the normal distribution must lie between the bounds"),
+        ("TN(0,1)[50,60)", "at least a billionth"),
+        ("U[-1e308,1e308)", "both between -1e38 and 1e38"),
+        ("Sobol(-1e308,1e308)", "both between -1e38 and 1e38"),
+    ],
+)
+def test_distributions_that_would_overflow(text, allowed):
+    with pytest.raises(ValueError, match=allowed):
+        parse(text)
+
+
+@pytest.mark.parametrize("text", ["Exp(4.3e36)", "TN(0,1e8)[-1,1)", "U[-1e38,1e38)", "Z[-1e38,1e38)", "TN(0,1)[5.9,10)"])
+def test_all_that_is_drawn_is_finite_in_single_precision(text):
+    dist = parse(text)
+    x = dist.sample(20_000, 2, seed=1)
+    assert np.isfinite(x.astype(np.float32)).all()
+    assert dist.bounds()[0] <= x.min() <= x.max() <= dist.bounds()[1]
+
+
 @pytest.mark.parametrize("text", ["U[1,2)", "TN(0,1)[-5,5)", "TN(-1,3)[-5,10)", "TN(10,3)[5,15)", "Exp(0.2)"])
 def test_values_follow_the_distribution(text):
     dist = parse(text)

@@ -45,6 +45,14 @@ __all__ = [
 ]
 
 
+LARGEST = 1e38
+"""Largest magnitude of a bound: what is drawn, and the width of a range, must be finite in float32."""
+LONGEST_TAIL = 23.0
+"""Largest value that is drawn of an exponential with scale one: minus the logarithm of the smallest uniform number."""
+LEAST_SHARE = 1e-9
+"""Share of a normal distribution that must lie between its bounds for double precision to draw it."""
+
+
 @cache
 def _directions(columns: int) -> NDArray[np.float64]:
     """Direction numbers of SciPy's Sobol sequence, (columns, SOBOL_BITS): what its points 2^j and 2^j - 1 differ in."""
@@ -162,11 +170,17 @@ class TruncatedNormal(Distribution):
         _check_range(self, self.low, self.high)
         if not self.deviation > 0:
             raise ValueError(f"{self}: the standard deviation must be positive")
+        below, above = self._ends()
+        if not above - below >= LEAST_SHARE:
+            raise ValueError(f"{self}: at least a billionth of the normal distribution must lie between the bounds")
+
+    def _ends(self) -> list[float]:
+        """Probabilities of the two ends."""
+        return [0.5 * math.erfc((self.mean - end) / (self.deviation * math.sqrt(2))) for end in (self.low, self.high)]
 
     def part(self) -> list[float]:
         """Mean, deviation and the probabilities of the two ends."""
-        ends = [0.5 * math.erfc((self.mean - end) / (self.deviation * math.sqrt(2))) for end in (self.low, self.high)]
-        return [NORMAL, self.mean, self.deviation, *ends]
+        return [NORMAL, self.mean, self.deviation, *self._ends()]
 
     def bounds(self) -> tuple[float, float]:
         """The two ends."""
@@ -215,9 +229,9 @@ class Exponential(Distribution):
     name: ClassVar[str] = "exponential"
 
     def __post_init__(self) -> None:
-        """Refuse a scale that is not positive."""
-        if not 0 < self.scale < math.inf:
-            raise ValueError(f"{self}: the scale must be positive")
+        """Refuse a scale that is not positive, or so large that what is drawn would not be finite."""
+        if not 0 < self.scale <= LARGEST / LONGEST_TAIL:
+            raise ValueError(f"{self}: the scale must be positive and at most {LARGEST / LONGEST_TAIL:.2g}")
 
     def part(self) -> list[float]:
         """The scale."""
@@ -339,8 +353,8 @@ def _joint_bounds(first: Distribution, second: Distribution) -> tuple[float, flo
 
 
 def _check_range(what: Distribution, low: float, high: float) -> None:
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"{what}: the lower bound must be below the upper one, both finite")
+    if not -LARGEST <= low < high <= LARGEST:
+        raise ValueError(f"{what}: the lower bound must be below the upper one, both between -1e38 and 1e38")
 
 
 def _number(value: float) -> str:
