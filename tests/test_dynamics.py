@@ -2,6 +2,7 @@
 
 import json
 import math
+import signal
 import subprocess
 import sys
 
@@ -15,10 +16,11 @@ from scipy.integrate import solve_ivp
 from nalm import reproduction
 from nalm.dynamics import SYSTEMS, BlowUpError, fit_ode, integrate, read_trajectories
 from nalm.dynamics.comparison import sindy
-from nalm.dynamics.descent import Descent, train, train_all
+from nalm.dynamics.descent import Descent, Run, train, train_all
 from nalm.dynamics.laws import Judge, LawSystem, shortened
 from nalm.dynamics.problems import Problem, build, parameters_of
-from nalm.dynamics.studies import front, transmission
+from nalm.dynamics.record import keep_run, kept_runs
+from nalm.dynamics.studies import _measured, _trained, front, questions, transmission
 from nalm.experiments import parse
 
 SHORT = {"steps": 30, "restarts": 2, "hidden": 2}
@@ -304,11 +306,66 @@ def test_a_small_grid_from_start_to_files_and_again_after_a_kill(monkeypatch, tm
     assert len(kept) == 8
     (folder / "runs.jsonl").write_text("\n".join([*kept[:6], kept[6][:40]]) + "\n")
     assert reproduction.reproduce("X:fig4", "paper", out=tmp_path).table == report.table
-    assert [line[:8] for line in (folder / "runs.jsonl").read_text().splitlines()].count('{"key": ') == 9, (
-        "two were trained anew"
-    )
+    assert len(kept_runs(folder / "runs.jsonl")) == 8
+    assert len((folder / "runs.jsonl").read_text().splitlines()) == 9, "two were trained anew, beside the torn line"
     with pytest.raises(ValueError, match="has no series 'nau' in this budget; it has: npu, dense"):
         reproduction.reproduce("X:fig4", "paper", series=["nau"])
+
+
+def run_number(number):
+    return Run(np.array([0.1 * number, math.pi]), 0.5, 0.25, "ok", 60, seed=number)
+
+
+def test_the_record_of_runs_survives_a_torn_line(tmp_path, caplog):
+    path = tmp_path / "runs.jsonl"
+    for number in range(3):
+        keep_run(path, str(number), run_number(number))
+    path.write_bytes(path.read_bytes()[:-30])
+    keep_run(path, "3", run_number(3))
+    kept = kept_runs(path)
+    assert list(kept) == ["0", "1", "3"]
+    assert kept["3"].theta.tolist() == run_number(3).theta.tolist()
+    assert "1 damaged lines were left out" in caplog.text
+
+
+def test_no_damage_to_the_record_of_runs_changes_a_run(tmp_path, rng):
+    path = tmp_path / "runs.jsonl"
+    keep_run(path, "one", run_number(1))
+    whole = path.read_bytes()
+    for text in (b"5", b"[]", b'{"key": "one"}', b'{"checksum": 1}', b"\xff\xfe", b"[" * 100_000, b"null"):
+        path.write_bytes(text + b"\n")
+        assert kept_runs(path) == {}
+    for bit in rng.integers(0, 8 * len(whole), 100):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(bytes(damaged))
+        kept = kept_runs(path)
+        assert not kept or (list(kept) == ["one"] and kept["one"].theta.tolist() == run_number(1).theta.tolist()), bit
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from nalm.dynamics import studies
+settings = dict(series=["npu"], hidden=[2], l1=[0.0], runs=4000, steps=2, polish=0)
+asked = studies.questions(settings)
+print("ready", flush=True)
+studies._trained(studies._measured(), asked, Path(sys.argv[1]), lambda share: print(share, flush=True))
+"""
+
+
+def test_a_study_that_is_killed_goes_on_with_the_same_runs(tmp_path):
+    asked = questions({"series": ["npu"], "hidden": [2], "l1": [0.0], "runs": 8, "steps": 2, "polish": 0})
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
+        said = [process.stdout.readline() for _ in range(4)]
+        process.kill()
+    assert (said[0], process.returncode) == ("ready\n", -signal.SIGKILL)
+    kept = kept_runs(tmp_path / "runs.jsonl")
+    assert kept
+    resumed = _trained(_measured(), asked, tmp_path, lambda share: None)
+    fresh = _trained(_measured(), asked, None, lambda share: None)
+    for one, other in zip(resumed, fresh, strict=True):
+        assert (one.theta.tolist(), one.loss, one.seed) == (other.theta.tolist(), other.loss, other.seed)
 
 
 def test_a_small_study_of_the_best_network(monkeypatch, tmp_path):

@@ -13,7 +13,19 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from nalm.discovery import EXACT, OPERATIONS, Candidate, Settings, Table, neighbours, ranked, refitted, search, speaks
+from nalm.discovery import (
+    EXACT,
+    OPERATIONS,
+    Candidate,
+    Settings,
+    Table,
+    TableEvidence,
+    ranked,
+    refitted,
+    search,
+    speaks,
+    verdict,
+)
 
 if TYPE_CHECKING:
     import sympy as sp
@@ -30,15 +42,8 @@ MOST_ROWS = 5_000
 """Rows on which laws are searched and compared; of longer tables so many are drawn, and the coefficients are of all rows."""
 USUAL = 300
 """Power of two beyond which targets are searched in other units."""
-FEW_ROWS, SMALL_ERROR = 40, 0.05
-"""With fewer rows it cannot be told whether something is left to explain; the error must then be this small."""
 LISTED = 20
 """Candidates that are kept."""
-SURE = 10.0
-"""By how much the description with a law must be shorter than that with a constant, or with other exponents."""
-
-BEYOND, SAME = 5.0, 0.01
-"""Laws whose values at inputs so many times as large or as small differ by no larger share than this are taken for the same."""
 
 
 class _Found(NamedTuple):
@@ -337,7 +342,7 @@ def _find_among(
     table = Table(x[some], y[some], weight[some], generator, noise)
     found = search(table, settings, generator)
     constant = next(one for one in found if not any(any(term.exponents) for term in one.law.parts))
-    doubt, listed = _doubt(table, found, constant, settings), _listed(found, constant)
+    doubt, listed = verdict(TableEvidence(table, found, constant, settings.operations)), _listed(found, constant)
     if len(y) > MOST_ROWS:
         listed[0] = refitted(Table(x, y, weight, generator, noise), listed[0].law)
     front = [one._replace(law=one.law.widened(chosen, rows.x.shape[1])) for one in listed]
@@ -350,34 +355,6 @@ def _merged(
     """Each row once, with the weight of all its copies, in an order of its own: neither copies nor order matter then."""
     rows, first = np.unique(np.column_stack([x, y]), axis=0, return_inverse=True)
     return np.ascontiguousarray(rows[:, :-1]), rows[:, -1].copy(), np.bincount(first.ravel(), weight).astype(np.float64)
-
-
-def _doubt(table: Table, found: list[Candidate], constant: Candidate, settings: Settings) -> str:
-    """Why the first formula is not a law, if so: a law says what there is to say, with rows to spare, and none else does."""
-    best, rows = found[0], len(table.all_y)
-    if rows < 2 * best.complexity + 2 or not math.isfinite(best.length):
-        return "there are too few rows to tell a law from a description"
-    if best.error < EXACT:
-        return ""
-    if best is constant or best.length > constant.length - SURE:
-        return "no law of this form says more than a constant"
-    left_over = not table.looks_like_noise(best.law) or (rows < FEW_ROWS and best.error > SMALL_ERROR)
-    if left_over if table.noise is None else table.excess(best.law) > 1 + 4 / math.sqrt(rows):
-        return "no law of this form explains the data to the noise level"
-    if len(best.law.parts) > 1 and any(e.denominator > 2 for term in best.law.parts for e in term.exponents):
-        return "with noise, a sum of terms with third roots follows any smooth curve"
-    rivals = [one for one in found[1:] if one.complexity <= best.complexity]
-    rivals = [one for one in rivals if _leads_elsewhere(one.law, best.law, table.all_x)]
-    rivals += neighbours(table, best.law, settings.operations)
-    return "other laws explain the data as well" if any(one.length < best.length + SURE for one in rivals) else ""
-
-
-@np.errstate(all="ignore")
-def _leads_elsewhere(one: Law, other: Law, x: NDArray[np.float64]) -> bool:
-    """Whether two laws differ beyond the table: where they do not, they are two ways to write the same."""
-    beyond = np.concatenate([BEYOND * x, x / BEYOND])
-    first, second = one.values(beyond), other.values(beyond)
-    return bool(np.mean(np.abs(first - second) <= SAME * np.abs(second)) < 0.5)
 
 
 def _different(candidates: list[Candidate], symbols: list[sp.Symbol]) -> list[Candidate]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import sympy as sp
     from numpy.typing import NDArray
 
-__all__ = ["Exponents", "Law", "Term"]
+__all__ = ["ARBITRARY", "Exponents", "Law", "Term", "coefficient_complexity"]
 
 Exponents = tuple[Fraction, ...]
 """One for each input."""
@@ -23,6 +23,8 @@ ROOTS = 3
 """Largest denominator of a simple exponent."""
 LARGEST_DENOMINATOR = 100
 """Of a number that is written as a fraction."""
+ARBITRARY = 2
+"""Complexity of a coefficient that is no small fraction."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +55,15 @@ class Term:
         """One for each input; one for an exponent other than one, or three if it is no simple fraction; the coefficient."""
         used = [e for e in self.exponents if e]
         powers = sum(0 if e == 1 else 1 if e.denominator <= ROOTS else 3 for e in used)
-        return len(used) + powers + _coefficient_complexity(self.coefficient, bool(used))
+        return len(used) + powers + coefficient_complexity(self.coefficient, bool(used))
 
 
-def _coefficient_complexity(value: float, used: bool) -> int:
+def coefficient_complexity(value: float, used: bool = True) -> int:
     """Nothing for a sign, one for a small fraction, two for any other number."""
     if abs(value) == 1:
         return 0 if used else 1
     fraction = Fraction(value)
-    return 1 if abs(fraction.numerator) * fraction.denominator <= 12 else 2
+    return 1 if abs(fraction.numerator) * fraction.denominator <= 12 else ARBITRARY
 
 
 def _power(column: NDArray[np.float64], exponent: Fraction) -> NDArray[np.float64]:

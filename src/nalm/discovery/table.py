@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -61,6 +62,13 @@ class Table:
         seen, self._held = order[held:], order[:held] if held else order
         self.x, self.y, self.weight = x[seen], y[seen], self.all_weight[seen]
         self.scale = float(np.sqrt(np.average(np.square(y), weights=weight))) or 1.0
+
+    def with_column(self, column: NDArray[np.float64]) -> Table:
+        """The same table, split alike, with one more input."""
+        wider = copy.copy(self)
+        wider.all_x = np.column_stack([self.all_x, column])
+        wider.x = wider.all_x[self._order[len(self.all_y) - len(self.y) :]]
+        return wider
 
     def judge(self, law: Law) -> Candidate:
         """The law with its error and its description length, both infinite where it is not defined on every row."""

@@ -11,8 +11,10 @@ import sympy as sp
 from matplotlib.figure import Figure
 
 from nalm.composing import from_sympy
+from nalm.discovery import verdict
 from nalm.dynamics.descent import COUNTED, Descent, Run, train_all
-from nalm.dynamics.laws import EXACT, Judge, LawSystem, shortened
+from nalm.dynamics.evidence import SystemEvidence
+from nalm.dynamics.laws import Judge, LawSystem, shortened
 from nalm.dynamics.matching import find_law
 from nalm.dynamics.problems import LABELS, Problem
 from nalm.dynamics.solving import BlowUpError, integrate
@@ -34,10 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["OdeFit", "discover_ode", "fit_ode", "law_of_run"]
 
 METHODS = ("auto", "search", "descent")
-LARGEST_ERROR = 0.1
-"""Error relative to the spread above which a system is no law."""
-ROWS_EACH = 3
-"""Numbers that data must have for each number of a law."""
+TRAINED = "the equations are those of a trained network"
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,8 @@ class OdeFit:
     """Mean square of trajectories minus data, by an adaptive solver; infinite where it cannot follow."""
     status: str
     """`ok`, or `diverged` where solutions blow up; the parameters are then the last good ones."""
-    found: bool
-    """Whether the equations explain the data to the noise level with numbers to spare; if not, they are a description."""
+    reason: str
+    """Why the equations are a description of the data and no law; empty if they are one."""
     starts: NDArray[np.float64]
     """State at the first time of each trajectory; for data without noise, the measured one."""
     message: str = ""
@@ -68,6 +67,11 @@ class OdeFit:
     runs: list[dict[str, Any]] = field(default_factory=list)
     """Loss, error, parameters and status of every restart."""
     remarks: list[str] = field(default_factory=list)
+
+    @property
+    def found(self) -> bool:
+        """Whether the equations, and no others that are as simple, explain the data to the noise level."""
+        return not self.reason
 
     @property
     def relative_error(self) -> float:
@@ -141,6 +145,7 @@ class OdeFit:
         """Everything but the module as plain values."""
         return {
             "found": self.found,
+            "reason": self.reason,
             "status": self.status,
             "message": self.message,
             "equations": {name: text(_printed(expression)) for name, expression in self.equations.items()},
@@ -269,7 +274,7 @@ def discover_ode(table: pd.DataFrame, time: str, states: Sequence[str] | None = 
     clock, columns, remarks = columns_of(table, time, states)
     found = fit_ode(clock, columns, time=time, **options)
     if not found.found:
-        remarks.append("no law of this form explains the data to the noise level: the equations are only a description")
+        remarks.append(f"{found.reason}: the equations are only a description")
     if found.message:
         remarks.append(found.message)
     for name in found.data.names:
@@ -294,10 +299,10 @@ def law_fit(law: LawSystem, judge: Judge, method: str, runs: Sequence[Run] = (),
         status, message = "diverged", str(problem)
         left = np.full(data.states.shape, np.inf)
     equations = dict(zip(data.names, expressions, strict=True))
-    found = status == "ok" and _explains(data, left, law)
+    reason = "the solution of the equations blows up" if status != "ok" else verdict(SystemEvidence(judge, law, left))
     listed = [_listed(run) for run in runs]
     own = error if loss is None else loss
-    return OdeFit(data, "real-npu", method, module, equations, own, error, status, found, judge.starts, message, listed)
+    return OdeFit(data, "real-npu", method, module, equations, own, error, status, reason, judge.starts, message, listed)
 
 
 def _listed(run: Run) -> dict[str, Any]:
@@ -309,24 +314,6 @@ def _listed(run: Run) -> dict[str, Any]:
         "status": run.status,
         "steps": run.steps,
     }
-
-
-def _explains(data: Trajectories, left: NDArray[np.float64], law: LawSystem) -> bool:
-    """Whether what is left over is small, looks like noise, and there were numbers to spare."""
-    numbers = int((law.coefficients != 0).sum() + (law.exponents != 0).sum())
-    if data.states.size < ROWS_EACH * numbers or not (law.coefficients != 0).any():
-        return False
-    shares = left / data.spread
-    sizes = np.sqrt(np.square(shares).mean(0))
-    if (sizes > LARGEST_ERROR).any():
-        return False
-    for column, size in zip(shares.T, sizes, strict=True):
-        if size < 10 * EXACT:
-            continue
-        alike = float(np.sum(column[1:] * column[:-1]) / np.sum(np.square(column)))
-        if alike > 3 / math.sqrt(len(column)):  # a row says something about the next one
-            return False
-    return True
 
 
 def law_of_run(data: Trajectories, run: Run, hidden: int) -> tuple[LawSystem, Judge]:
@@ -366,4 +353,4 @@ def _best_of(data: Trajectories, how: Descent, runs: Sequence[Run]) -> OdeFit:
     except BlowUpError as failure:
         status, message = "diverged", message or str(failure)
     listed = [_listed(run) for run in runs]
-    return OdeFit(data, how.model, "descent", module, equations, best.loss, error, status, False, starts, message, listed)
+    return OdeFit(data, how.model, "descent", module, equations, best.loss, error, status, TRAINED, starts, message, listed)

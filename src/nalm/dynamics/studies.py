@@ -18,6 +18,7 @@ from nalm.dynamics.comparison import sindy
 from nalm.dynamics.descent import Descent, Run, train_all
 from nalm.dynamics.fitting import OdeFit, fit_ode, law_fit, law_of_run
 from nalm.dynamics.problems import LABELS, Problem
+from nalm.dynamics.record import keep_run, kept_runs
 from nalm.dynamics.solving import BlowUpError
 from nalm.dynamics.systems import SYSTEMS
 from nalm.dynamics.trajectories import read_trajectories
@@ -70,10 +71,8 @@ def questions(settings: Mapping[str, Any], series: Sequence[str] | None = None) 
 
 def _trained(data: Trajectories, asked: Sequence[Asked], folder: Path | None, on_share: Callable[[float], None]) -> list[Run]:
     """Train what the folder does not hold; every run is kept as soon as it ends."""
-    known: dict[str, Run] = {}
     file = folder / "runs.jsonl" if folder is not None else None
-    if file is not None and file.is_file():
-        known = dict(_kept(file.read_text(encoding="utf-8")))
+    known = kept_runs(file) if file is not None else {}
     missing = [one for one in asked if one.key not in known]
     on_share(len(asked) - len(missing))
     lock = threading.Lock()
@@ -82,26 +81,11 @@ def _trained(data: Trajectories, asked: Sequence[Asked], folder: Path | None, on
         with lock:
             known[missing[number].key] = run
             if file is not None:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                line = json.dumps({"key": missing[number].key, **asdict(run), "theta": run.theta.tolist()})
-                with file.open("a", encoding="utf-8") as target:
-                    target.write(line + "\n")
+                keep_run(file, missing[number].key, run)
             on_share(1)
 
     train_all(data, [(one.how, one.seed) for one in missing], keep)
     return [known[one.key] for one in asked]
-
-
-def _kept(text: str) -> list[tuple[str, Run]]:
-    """Runs of a file; a last line that a kill cut short is left out."""
-    found = []
-    for line in text.splitlines():
-        try:
-            one = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        found.append((one.pop("key"), Run(**{**one, "theta": np.array(one["theta"])})))
-    return found
 
 
 def _measured() -> Trajectories:

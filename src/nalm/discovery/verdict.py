@@ -1,0 +1,279 @@
+"""Whether a formula is a law: the one place that decides it, for tables and for equations of motion.
+
+A search always ends with the best formula of its class, also where no law is of that class: there the formula is a series that
+follows the data. What speaks against it is collected as `Evidence`, and `verdict` says whether any of it is enough. Thresholds
+were chosen with the development set of `benchmarks/false_claims.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.polynomial.legendre import legvander
+from scipy.stats import f as f_distribution
+
+from nalm.discovery.fitting import law_of, neighbours
+from nalm.discovery.law import ARBITRARY, coefficient_complexity
+from nalm.discovery.table import EXACT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from nalm.discovery.law import Exponents, Law
+    from nalm.discovery.table import Candidate, Table
+
+__all__ = ["Evidence", "TableEvidence", "chance", "verdict"]
+
+FEW_ROWS, SMALL_ERROR = 40, 0.05
+"""With fewer rows it cannot be told whether something is left to explain; the error must then be this small."""
+SURE = 10.0
+"""By how much the description with a law must be shorter than that with a constant, or with another form."""
+BEYOND, SAME = 5.0, 0.01
+"""Laws whose values at inputs so many times as large or as small differ by no larger share than this are taken for the same."""
+RARE, UNEVEN = 1e-3, 1e-5
+"""Probability below which what is left over, or how large it is, does not depend on the inputs by chance."""
+DEGREE = 3
+"""Of the polynomials of one input that what is left over is compared with."""
+OUTLIER = 5.0
+PARTED = 0.45
+"""Rows above a law and rows below it, each with coefficients of its own, leave six tenths of the error over if it is noise."""
+TRIED = 10
+"""Candidates that are tried for such rows."""
+MOST_NUMBERS = 2
+"""Numbers that are no simple fractions in a law that noise leaves uncertain."""
+
+
+class Evidence(ABC):
+    """What is known about a formula; each method is asked only if those before it found nothing."""
+
+    @abstractmethod
+    def too_few(self) -> bool:
+        """Whether there are too few numbers in the data for those of the formula."""
+
+    @abstractmethod
+    def is_idle(self) -> bool:
+        """Whether the formula says no more than a constant."""
+
+    @abstractmethod
+    def leaves_something(self) -> bool:
+        """Whether what is left over is no noise."""
+
+    @abstractmethod
+    def is_exact(self) -> bool:
+        """Whether nothing is left over but rounding."""
+
+    @abstractmethod
+    def is_connected(self) -> bool:
+        """Whether inputs hang together so that another formula, as simple, says the same of all the data."""
+
+    @abstractmethod
+    def follows_any_curve(self) -> bool:
+        """Whether the formula is so flexible that it could follow any smooth curve within the error."""
+
+    @abstractmethod
+    def has_rivals(self) -> bool:
+        """Whether another form explains the data as well."""
+
+
+def verdict(evidence: Evidence) -> str:
+    """Why a formula is not a law, in one plain sentence; nothing if it is one."""
+    if evidence.too_few():
+        return "there are too few rows to tell a law from a description"
+    if not evidence.is_exact():
+        if evidence.is_idle():
+            return "no law of this form says more than a constant"
+        if evidence.leaves_something():
+            return "no law of this form explains the data to the noise level"
+    if evidence.is_connected():
+        return "the states depend on each other, so that other laws say the same of these data"
+    if evidence.is_exact():
+        return ""
+    if evidence.follows_any_curve():
+        return "within the error of the data, a formula with so many numbers follows any smooth curve"
+    return "other laws explain the data as well" if evidence.has_rivals() else ""
+
+
+@dataclass(frozen=True)
+class TableEvidence(Evidence):
+    """What a table says about the shortest of the descriptions that were found."""
+
+    table: Table
+    found: Sequence[Candidate]
+    """The shortest first."""
+    constant: Candidate
+    operations: Sequence[str]
+
+    @property
+    def _best(self) -> Candidate:
+        return self.found[0]
+
+    def too_few(self) -> bool:
+        """Two rows for each unit of complexity."""
+        return len(self.table.all_y) < 2 * self._best.complexity + 2 or not math.isfinite(self._best.length)
+
+    def is_exact(self) -> bool:
+        """On the rows held out."""
+        return self._best.error < EXACT
+
+    def is_idle(self) -> bool:
+        """The description must be clearly shorter."""
+        return self._best is self.constant or self._best.length > self.constant.length - SURE
+
+    def leaves_something(self) -> bool:
+        """An error of its own, in size or in place; or, where the noise is known, more than that."""
+        table, best, rows = self.table, self._best, len(self.table.all_y)
+        if table.noise is not None:
+            return table.excess(best.law) > 1 + 4 / math.sqrt(rows)
+        few = rows < FEW_ROWS and best.error > SMALL_ERROR
+        return few or not table.looks_like_noise(best.law) or _depends_on_inputs(table, best.law) or _parted(table, self.found)
+
+    def is_connected(self) -> bool:
+        """Columns that rise and fall together are mentioned by the report; the shortest law is claimed."""
+        return False
+
+    def follows_any_curve(self) -> bool:
+        """Third roots in sums, many arbitrary numbers, or some in a series of powers of one product."""
+        law = self._best.law
+        if len(law.parts) == 1:
+            return False
+        numbers = sum(coefficient_complexity(term.coefficient) == ARBITRARY for term in law.parts)
+        plain = law.power == 1 and not law.below
+        if any(e.denominator > 2 for term in law.parts for e in term.exponents):
+            return True
+        if plain and all(e in (0, 1) for term in law.parts for e in term.exponents):
+            return False
+        return numbers > MOST_NUMBERS or (_is_series(law) and numbers >= (2 if law.power == 1 else 1))
+
+    def has_rivals(self) -> bool:
+        """Formulas as simple that lead elsewhere, with one exponent beside, or with a function in place of a power."""
+        table, best = self.table, self._best
+        rivals = [one for one in self.found[1:] if one.complexity <= best.complexity]
+        rivals = [one for one in rivals if _leads_elsewhere(one.law, best.law, table.all_x)]
+        rivals += neighbours(table, best.law, self.operations)
+        if any(one.length < best.length + SURE for one in rivals):
+            return True
+        least = table.could_be(best) + SURE
+        return any(length < least for length in _with_functions(table, best.law))
+
+
+@np.errstate(all="ignore")
+def _leads_elsewhere(one: Law, other: Law, x: NDArray[np.float64]) -> bool:
+    """Whether two laws differ beyond the table: where they do not, they are two ways to write the same."""
+    beyond = np.concatenate([BEYOND * x, x / BEYOND])
+    first, second = one.values(beyond), other.values(beyond)
+    return bool(np.mean(np.abs(first - second) <= SAME * np.abs(second)) < 0.5)
+
+
+def _is_series(law: Law) -> bool:
+    """Whether terms on one side of a fraction line are powers of one product times the same, as in a Taylor series."""
+    pairs = [pair for side in (law.terms, law.below) for pair in combinations([term.exponents for term in side], 2)]
+    return any(
+        all(p >= q for p, q in zip(*pair, strict=True)) or all(p <= q for p, q in zip(*pair, strict=True)) for pair in pairs
+    )
+
+
+def chance(left: NDArray[np.float64], taken: NDArray[np.float64], basis: NDArray[np.float64]) -> float:
+    """Probability that noise goes with the columns of a basis as much as this does, beside what columns `taken` explain."""
+    known, _ = np.linalg.qr(taken)
+    rest, sizes, _ = np.linalg.svd(basis - known @ (known.T @ basis), full_matrices=False)
+    rest = rest[:, sizes > 1e-8 * max(sizes[0], 1e-300)]
+    spare = len(left) - known.shape[1] - rest.shape[1]
+    if spare < rest.shape[1]:
+        return 1.0
+    left = left - known @ (known.T @ left)
+    share = float(np.square(rest.T @ left).sum())
+    noise = max(float(np.square(left).sum()) - share, 1e-300)
+    return float(f_distribution.sf(share / rest.shape[1] / (noise / spare), rest.shape[1], spare))
+
+
+def _depends_on_inputs(table: Table, law: Law) -> bool:
+    """Whether what a law leaves over, or its size, goes with polynomials of the inputs' ranks."""
+    values, root = law.values(table.all_x), np.sqrt(table.all_weight)[:, None]
+    sizes = np.where(values != 0, np.abs(values), table.scale)
+    left = table.all_y - values
+    even, relative = np.log(np.mean(np.square(left)) + 1e-300), np.log(np.mean(np.square(left / sizes)) + 1e-300)
+    scale = sizes if relative + 2 * np.log(sizes).mean() < even else np.full(len(left), table.scale)
+    left = left / scale
+    left = left.clip(*(OUTLIER * np.sqrt(np.mean(np.square(left))) * np.array([-1, 1])))
+    basis, taken = root * _polynomials(table.all_x), root / scale[:, None] * _slopes(law, table.all_x)
+    if not np.isfinite(taken).all():
+        return False
+    even_size = root * np.column_stack([np.ones(len(left)), np.log(sizes)])
+    return (
+        chance(root[:, 0] * left, taken, basis) < RARE or chance(root[:, 0] * np.sqrt(np.abs(left)), even_size, basis) < UNEVEN
+    )
+
+
+def _polynomials(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of each input's rank, and of pairs of inputs."""
+    columns: list[NDArray[np.float64]] = []
+    singles: list[NDArray[np.float64]] = []
+    for column in x.T:
+        _, place, count = np.unique(column, return_inverse=True, return_counts=True)
+        middle = (np.cumsum(count) - (count + 1) / 2) / len(column)
+        own: NDArray[np.float64] = legvander(2 * middle[place] - 1, DEGREE)[:, 1:].astype(np.float64)
+        columns += [own, *(own[:, [a]] * other[:, [b]] for other in singles for a, b in ((0, 0), (0, 1), (1, 0)))]
+        singles.append(own)
+    return np.concatenate(columns, 1)
+
+
+def _slopes(law: Law, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How the law's values go with its coefficients, in shares of these, (rows, parts)."""
+    now, step = np.array([term.coefficient for term in law.parts]), 1e-6
+    shifted = [law.with_coefficients((now * (1 + step * unit)).tolist()).values(x) for unit in np.eye(len(now))]
+    slopes: NDArray[np.float64] = (np.stack(shifted, 1) - law.values(x)[:, None]) / step
+    return slopes
+
+
+def _parted(table: Table, found: Sequence[Candidate]) -> bool:
+    """Whether rows above the law and rows below it follow a law each: then they are a mixture, and this is their mean."""
+    left = table.all_y - found[0].law.values(table.all_x)
+    worst = 0.0
+    for half in (left > 0, left <= 0):
+        if half.sum() < FEW_ROWS / 2:
+            return False
+        worst = max(worst, min(_error_after_fit(one.law, table.all_x[half], table.all_y[half]) for one in found[:TRIED]))
+    return worst < PARTED * math.sqrt(np.mean(np.square(left)))
+
+
+def _error_after_fit(law: Law, x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    slopes, left = _slopes(law, x), y - law.values(x)
+    if not (np.isfinite(slopes).all() and np.isfinite(left).all()):
+        return math.inf
+    known, _ = np.linalg.qr(slopes)
+    return math.sqrt(np.mean(np.square(left - known @ (known.T @ left))))
+
+
+def _with_functions(table: Table, law: Law) -> Iterator[float]:
+    """Description lengths, but for the formula itself, with a function in place of one power of an input in one term."""
+    rows: list[Exponents] = [(*term.exponents, Fraction(0)) for term in law.parts]
+    for place, row in enumerate(rows):
+        for number in np.flatnonzero([float(e) for e in row]):
+            for column in _functions(table.all_x[:, number]):
+                other = (*(Fraction(0) if i == number else e for i, e in enumerate(row[:-1])), Fraction(1))
+                wider = table.with_column(column)
+                changed = [*rows[:place], other, *rows[place + 1 :]]
+                found = law_of(wider, changed, len(law.terms), law.power, law.sign, law.before)
+                if found is not None:
+                    yield wider.could_be(found)
+
+
+def _functions(column: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+    """Functions of an input, bent so much that none of them is close to a straight line."""
+    share = column / np.abs(column).max()
+    for rate in (-4.0, -2.0, -1.0, -0.5, 0.5, 1.0, 2.0, 4.0):
+        yield np.exp(rate * share)
+    for rate in (1.0, 1.5, 2.0):
+        yield np.tanh(rate * share)
+    for rate in (1.0, 1.5, 2.0, 2.5, 3.0):
+        yield np.sin(rate * share)
+    if (column > 0).all():
+        yield np.log(column)

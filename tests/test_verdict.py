@@ -1,0 +1,102 @@
+"""What counts as a law: series, mixtures and smooth errors do not, for tables and for equations of motion alike."""
+
+import numpy as np
+import pytest
+import sympy as sp
+from scipy.integrate import solve_ivp
+from scipy.special import erf
+
+from nalm import NALMRegressor, fit_ode
+from nalm.discovery import chance
+
+ROWS = 300
+
+
+def answer(function, span, noise, seed):
+    """What the regressor says of a function of three inputs, with noise in proportion to it."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(*span, (ROWS, 3))
+    y = function(*x.T, rng) * (1 + noise * rng.normal(size=ROWS))
+    return NALMRegressor(random_state=0, restarts=6).fit(x, y)
+
+
+@pytest.mark.parametrize(
+    ("function", "span", "noise", "seed"),
+    [
+        (lambda a, b, c, rng: b * erf(a), (-2, 2), 0.01, 0),
+        (lambda a, b, c, rng: a * np.sin(b) + c, (0.5, 3), 0.01, 1),
+        (lambda a, b, c, rng: np.log(a + b) * c, (1, 2), 0.01, 0),
+        (lambda a, b, c, rng: np.where(rng.random(ROWS) < 0.5, a * b, a + b), (1, 2), 0.0, 2),
+    ],
+    ids=["error function", "sine", "logarithm", "mixture of two laws"],
+)
+def test_series_and_mixtures_are_no_laws(function, span, noise, seed):
+    model = answer(function, span, noise, seed)
+    assert not model.found_
+    assert model.reason_
+
+
+@pytest.mark.parametrize(
+    ("function", "noise", "pattern"),
+    [
+        (lambda a, b, c, rng: a * b + c, 0.05, "a*b + c"),
+        (lambda a, b, c, rng: 2.7 * a / b**2, 0.05, "a/b**2"),
+        (lambda a, b, c, rng: 0.37 * a * b + 1.3 * c, 0.01, "a*b + c"),
+        (lambda a, b, c, rng: 1.7 * a + 0.43, 0.01, "a + 1"),
+        (lambda a, b, c, rng: np.sqrt(a**2 + b**2), 0.01, "sqrt(a**2 + b**2)"),
+        (lambda a, b, c, rng: a * b / (1 + c), 0.01, "a*b/(1 + c)"),
+    ],
+)
+def test_noisy_laws_are_still_found(function, noise, pattern):
+    model = answer(function, (0.5, 3), noise, 3)
+    assert model.found_, model.reason_
+    a, b, c = (sp.Symbol(f"x{i}", real=True) for i in (1, 2, 3))
+    bare = model.formula_.xreplace({number: sp.Integer(1) for number in model.formula_.atoms(sp.Float)})
+    wanted = sp.sympify(pattern, locals={"a": a, "b": b, "c": c})
+    assert sp.simplify(bare - wanted) == 0 or np.isclose(float((bare / wanted).subs({a: 2, b: 3, c: 5})), 1, atol=0.05)
+
+
+def test_uneven_errors_are_no_noise_of_one_law(rng):
+    x = rng.uniform(1, 3, (ROWS, 2))
+    y = x[:, 0] * x[:, 1] * (1 + 0.05 * (x[:, 1] > 2) * rng.normal(size=ROWS))
+    assert not NALMRegressor(random_state=0, restarts=2).fit(x, y).found_
+
+
+def test_chance_is_uniform_for_noise_and_small_for_a_trend(rng):
+    place = np.linspace(-1, 1, 50)
+    taken, basis = np.ones((50, 1)), np.column_stack([place, place**2, place**2])
+    values = [chance(rng.normal(size=50), taken, basis) for _ in range(400)]
+    assert np.mean(values) == pytest.approx(0.5, abs=0.06)
+    assert chance(place + 0.1 * rng.normal(size=50), taken, basis) < 1e-10
+
+
+def series(slope, start, end, points, digits=5):
+    """Trajectories as others hand them over: integrated to five digits and printed with as many."""
+    times = np.linspace(0, end, points)
+    states = solve_ivp(lambda _, u: slope(*u), (0, end), start, "RK45", times, rtol=1e-5, atol=1e-8).y.T
+    return times, np.array([[float(f"{value:.{digits}g}") for value in row] for row in states])
+
+
+SMOOTH = {
+    "logistic": (lambda x: [0.8 * x - 0.016 * x**2], (2.0,), 15.0, 50, {"x**2", "x"}),
+    "cubic": (lambda x: [-(x**3)], (2.0,), 5.0, 40, {"x**3"}),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_smooth_errors_are_no_terms_of_a_law(name):
+    *system, terms = SMOOTH[name]
+    fit = fit_ode(*series(*system))
+    assert not fit.found or set(map(str, fit.equations["x"].as_coefficients_dict())) == terms
+    assert fit.found or fit.reason
+
+
+def test_states_on_a_line_do_not_tell_one_law_from_another():
+    fit = fit_ode(*series(lambda x, y: [x * y - 0.5 * x * y**2, 0.5 * x * y**2 - x * y], (1.0, 3.0), 4.0, 40), restarts=2)
+    assert not fit.found
+    assert fit.to_json()["reason"] == fit.reason != ""
+
+
+def test_a_series_for_a_sine_is_no_equation_of_motion():
+    fit = fit_ode(*series(lambda x, v: [v, -np.sin(x)], (1.5, 0.0), 12.0, 60), names=["x", "v"], restarts=2)
+    assert not fit.found
