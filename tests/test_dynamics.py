@@ -328,7 +328,8 @@ def test_the_record_of_runs_survives_a_torn_line(tmp_path, caplog):
     assert "1 damaged lines were left out" in caplog.text
 
 
-def test_no_damage_to_the_record_of_runs_changes_a_run(tmp_path, rng):
+def test_no_damage_to_the_record_of_runs_changes_a_run(tmp_path):
+    rng = np.random.default_rng(0)
     path = tmp_path / "runs.jsonl"
     keep_run(path, "one", run_number(1))
     whole = path.read_bytes()

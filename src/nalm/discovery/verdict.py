@@ -19,7 +19,7 @@ from numpy.polynomial.legendre import legvander
 from scipy.stats import f as f_distribution
 
 from nalm.discovery.fitting import law_of, neighbours
-from nalm.discovery.law import ARBITRARY, coefficient_complexity
+from nalm.discovery.law import ARBITRARY, ROOTS, coefficient_complexity
 from nalm.discovery.table import EXACT
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ PARTED = 0.45
 """Rows above a law and rows below it, each with coefficients of its own, leave six tenths of the error over if it is noise."""
 TRIED = 10
 """Candidates that are tried for such rows."""
+DECADE = 10.0
+"""Over a smaller range, a power with a decimal exponent follows any curve that rises or falls."""
 MOST_NUMBERS = 2
 """Numbers that are no simple fractions in a law that noise leaves uncertain."""
 
@@ -140,17 +142,19 @@ class TableEvidence(Evidence):
         return False
 
     def follows_any_curve(self) -> bool:
-        """Third roots in sums, many arbitrary numbers, or some in a series of powers of one product."""
+        """Third roots in sums, many arbitrary numbers, or some in a series of powers of one product; decimal exponents."""
         law = self._best.law
         if len(law.parts) == 1:
-            return False
+            sizes = np.abs(self.table.all_x)
+            narrow = sizes.max(0) < DECADE * sizes.min(0)
+            return any(narrow[i] and e.denominator > ROOTS for i, e in enumerate(law.parts[0].exponents))
         numbers = sum(coefficient_complexity(term.coefficient) == ARBITRARY for term in law.parts)
         plain = law.power == 1 and not law.below
         if any(e.denominator > 2 for term in law.parts for e in term.exponents):
             return True
         if plain and all(e in (0, 1) for term in law.parts for e in term.exponents):
             return False
-        return numbers > MOST_NUMBERS or (_is_series(law) and numbers >= (2 if law.power == 1 else 1))
+        return numbers > MOST_NUMBERS or (_is_series(law) and numbers >= (3 if law.below else 2 if law.power == 1 else 1))
 
     def has_rivals(self) -> bool:
         """Formulas as simple that lead elsewhere, with one exponent beside, or with a function in place of a power."""
@@ -271,7 +275,7 @@ def _functions(column: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
     share = column / np.abs(column).max()
     for rate in (-4.0, -2.0, -1.0, -0.5, 0.5, 1.0, 2.0, 4.0):
         yield np.exp(rate * share)
-    for rate in (1.0, 1.5, 2.0):
+    for rate in (1.0, 1.5, 2.0, 3.0, 4.0):
         yield np.tanh(rate * share)
     for rate in (1.0, 1.5, 2.0, 2.5, 3.0):
         yield np.sin(rate * share)
