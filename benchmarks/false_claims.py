@@ -1,7 +1,7 @@
 """How often a law is claimed where there is none: targets that are no arithmetic law, and systems with smooth errors.
 
     python benchmarks/false_claims.py --out DIR                   60 targets at noise 0, 1 and 5 per cent, and ten systems
-    python benchmarks/false_claims.py --set development --out DIR another 60 and ten, for choosing thresholds
+    python benchmarks/false_claims.py --set development --out DIR another 120 and ten, for choosing thresholds
     python benchmarks/false_claims.py --systems --out DIR         the ten systems alone
 
 Thresholds were chosen with the development set alone. Every answer is kept in DIR as it comes, so that a run can be resumed.
@@ -39,8 +39,6 @@ DEVELOPMENT = """
 0.1 to 5: log(a) + b; a*exp(-b); sin(a)*b + c; b*j1(a); tanh(a)*b*c; erf(a/2)*b; exp(-a)*sin(b); minimum(a, b) + c;
     a/(1 + exp(-b)); log(a*b + 1)*c; a*zeta2(b); where(b > 2, a, 4 - a); a**(b/3); b*log(c)/a; arctan(a)*b; round(a)*b;
     a*b + sin(c); where(coin, a*c, a/c)
-"""
-COUNTED = """
 1 to 2: exp(a*b/2); a*log(b + c); b*sin(2*a) + c; a + tanh(b*c); a*erf(b) + b; (a + b)**c; where(coin, a*b*c, a*b + c);
     exp(-a)*b + c; a*b*cos(c); b*log(a)**2; sinh(a)*b; maximum(a, b*c/2); c*exp(-(a - b)**2); arcsin(a/2)*b
 0.5 to 3: b*sin(a) + c*a; c*erf(a*b/2); exp(-a/2)*b*c; log(1 + a*b); gammaln(a) + b; j0(a + b); a*tanh(b) + c**2;
@@ -51,6 +49,18 @@ COUNTED = """
 0.1 to 5: log(a)*c; b*exp(-a) + c; a*sin(b); j1(a) + b*c; a*b*tanh(c); erf(a - b) + c; sin(a)/a + b; minimum(a*b, c);
     log(1 + exp(a)) + b; log(a)/log(1 + b); sici(a)*b; where(a > 2.5, b*c, b); c**(a/5); log(a)*log(b); arctan(a/b)*c;
     floor(a) + b*c; a/b + cos(c); where(coin, a*b, c)
+"""
+COUNTED = """
+1 to 2: sin(a*b); exp(a)/b + c; a*log(a*b); tanh(a)*c + b; b*erf(c) + a*c; a**(b/2)*c; where(coin, a/b, b*c);
+    exp(-a/2) + b*c; cos(a)*b; a**0.5*log(b + 2); a*sinh(b); minimum(a*b, c + 1); a*exp(-(b - 1)**2); arctan(b)*a + c
+0.5 to 3: a*cos(b/2) + c; erf(a)*b*c; exp(-a*b) + c; log(1 + a + b); gamma(a/2 + 1)*b; j1(a)*c; c*tanh(a*b);
+    b/(1 + exp(a - 1)); where(c > 1.5, a + b, a*b); b*expi(a/2); log(a)*b**2; where(coin, a*b, b*c); sin(a) + cos(b)*c;
+    a*exp(-2/b)
+-2 to 2: a*c + cos(2*b); exp(a)*c + b; a*tanh(b + c); erf(a*b); sin(a*b) + c; abs(a + b) + c; b*sin(a)*c; arctan(2*a) + b;
+    exp(-a**2 - b**2); where(a + b > 0, a, c); sign(b) + a*c; log(3 + a)*c; 1/(1 + exp(-3*a)) + b; floor(a + b) + c
+0.1 to 5: a + log(b)*c; a*b*exp(-c); cos(a)*b + c; j0(a) + b; tanh(a/2)*b + c; erf(a)*c; exp(-a/3)*cos(b);
+    maximum(a, b) + c; c/(1 + exp(-a/2)); log(1 + a)*b*c; zeta2(a)*b; where(a > 3, b, c); a**(c/4); sin(b)/b*a;
+    arctan(a*b)*c; round(a + b)*c; b*c + sin(2*a); where(coin, a, b*c)
 """
 """Targets for each range of the inputs a, b and c; a fourth input plays no part. A coin is one that nobody sees."""
 

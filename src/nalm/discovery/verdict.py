@@ -19,7 +19,7 @@ from numpy.polynomial.legendre import legvander
 from scipy.stats import f as f_distribution
 
 from nalm.discovery.fitting import law_of, neighbours
-from nalm.discovery.law import ARBITRARY, ROOTS, coefficient_complexity
+from nalm.discovery.law import ARBITRARY, ROOTS, Term, coefficient_complexity
 from nalm.discovery.table import EXACT
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ TRIED = 10
 """Candidates that are tried for such rows."""
 DECADE = 10.0
 """Over a smaller range, a power with a decimal exponent follows any curve that rises or falls."""
+HIGHEST = 4
+"""Largest exponent of a term in a sum that noise leaves uncertain."""
 MOST_NUMBERS = 2
 """Numbers that are no simple fractions in a law that noise leaves uncertain."""
 
@@ -148,13 +150,14 @@ class TableEvidence(Evidence):
             sizes = np.abs(self.table.all_x)
             narrow = sizes.max(0) < DECADE * sizes.min(0)
             return any(narrow[i] and e.denominator > ROOTS for i, e in enumerate(law.parts[0].exponents))
-        numbers = sum(coefficient_complexity(term.coefficient) == ARBITRARY for term in law.parts)
-        plain = law.power == 1 and not law.below
-        if any(e.denominator > 2 for term in law.parts for e in term.exponents):
+        exponents = [e for term in law.parts for e in term.exponents]
+        if any(e.denominator > 2 or abs(e) > HIGHEST for e in exponents):
             return True
-        if plain and all(e in (0, 1) for term in law.parts for e in term.exponents):
+        if law.power == 1 and not law.below and all(sum(map(abs, term.exponents)) <= 1 for term in law.parts):
             return False
-        return numbers > MOST_NUMBERS or (_is_series(law) and numbers >= (3 if law.below else 2 if law.power == 1 else 1))
+        numbers = sum(coefficient_complexity(term.coefficient) == ARBITRARY for term in law.parts)
+        saturates = law.power == 1 and (len(law.terms), len(law.below)) == (1, 2)
+        return numbers > MOST_NUMBERS or (numbers >= (1 if law.power != 1 else 2) and not saturates and _is_series(law))
 
     def has_rivals(self) -> bool:
         """Formulas as simple that lead elsewhere, with one exponent beside, or with a function in place of a power."""
@@ -211,9 +214,10 @@ def _depends_on_inputs(table: Table, law: Law) -> bool:
     if not np.isfinite(taken).all():
         return False
     even_size = root * np.column_stack([np.ones(len(left)), np.log(sizes)])
-    return (
-        chance(root[:, 0] * left, taken, basis) < RARE or chance(root[:, 0] * np.sqrt(np.abs(left)), even_size, basis) < UNEVEN
-    )
+    if chance(root[:, 0] * np.sqrt(np.abs(left)), even_size, basis) < UNEVEN:
+        return True
+    bases = [basis, *(root * _polynomials(column[:, None]) for column in table.all_x.T)]
+    return min(chance(root[:, 0] * left, taken, one) for one in bases) * len(bases) < RARE
 
 
 def _polynomials(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -257,14 +261,18 @@ def _error_after_fit(law: Law, x: NDArray[np.float64], y: NDArray[np.float64]) -
 
 
 def _with_functions(table: Table, law: Law) -> Iterator[float]:
-    """Description lengths, but for the formula itself, with a function in place of one power of an input in one term."""
-    rows: list[Exponents] = [(*term.exponents, Fraction(0)) for term in law.parts]
+    """Description lengths, without that of the formula, with a function in place of a power or of a product in one term."""
+    rows = [term.exponents for term in law.parts]
     for place, row in enumerate(rows):
-        for number in np.flatnonzero([float(e) for e in row]):
-            for column in _functions(table.all_x[:, number]):
-                other = (*(Fraction(0) if i == number else e for i, e in enumerate(row[:-1])), Fraction(1))
+        powers = [tuple(e if i == number else Fraction(0) for i, e in enumerate(row)) for number, e in enumerate(row) if e]
+        whole = [Term(1.0, row).values(table.all_x)] if len(powers) > 1 else []
+        inner = [table.all_x[:, next(i for i, e in enumerate(power) if e)] for power in powers]
+        for taken, values in zip([*powers, row], [*inner, *whole], strict=False):
+            left = (*(e - other for e, other in zip(row, taken, strict=True)), Fraction(1))
+            changed: list[Exponents] = [(*one, Fraction(0)) for one in rows]
+            changed[place] = left
+            for column in _functions(values):
                 wider = table.with_column(column)
-                changed = [*rows[:place], other, *rows[place + 1 :]]
                 found = law_of(wider, changed, len(law.terms), law.power, law.sign, law.before)
                 if found is not None:
                     yield wider.could_be(found)
