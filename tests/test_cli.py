@@ -1,6 +1,7 @@
 """The command line: what it prints, where, and how it ends."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -149,6 +150,60 @@ def test_bad_benchmarks_are_one_line_and_status_two(monkeypatch, capsys, changes
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (("--option", "foo=1"), "nmu has no option 'foo'; it takes: none"),
+        (("--option", "dtype=float64"), "nmu has no option 'dtype'"),
+        (("--module", "nmu+nmu", "--option", "foo=1"), "nmu+nmu has no option 'foo'"),
+        (("--module", "real-npu", "--option", "epsilon=x"), "epsilon must be a finite number, got 'x'"),
+        (("--module", "real-npu", "--option", "bounded=x"), "bounded must be True or False, got 'x'"),
+        (("--module", "snmu", "--option", "noise_range=(1,'x')"), "each value of noise_range must be a finite number"),
+        (("--module", "relu-mlp", "--option", "hidden=5"), "hidden must be a list of numbers, got 5"),
+        (("--seeds", "99999999999999999999"), "seeds must be at most 1,000,000"),
+        (("--iterations", "100000000000000000000"), "iterations must be at most"),
+        (("--iterations", "1000000000000"), "iterations must be at most 1,000,000 times log_interval"),
+        (("--inputs", "100000000"), "inputs must be at most 1,000,000"),
+        (("--inputs", "1000000", "--set", "evaluation_rows=10000000"), "GB of memory"),
+        (("--inputs", "0"), "mul needs at least 2 inputs, got 0"),
+        (("--set", "batch=1000000000000"), "GB of memory"),
+        (("--set", "batch=2.5"), "batch must be a whole number, got 2.5"),
+        (("--set", "learning_rate=nan"), "learning_rate must be a finite number"),
+        (("--set", "project=3"), "project must be True or False"),
+        (("--set", "snap={'rows': 'x'}"), "rows must be a whole number"),
+        (("--set", "snap={'row': 1}"), "snap has no value 'row'"),
+        (("--set", "batch=" + "[" * 5000), "batch must be a whole number"),
+        (("--threshold", "nan"), "threshold must be positive"),
+        (("--threshold", "simulated:-1"), "threshold must be positive"),
+    ],
+)
+def test_values_out_of_all_proportion_are_one_line_and_status_two(monkeypatch, capsys, changes, message):
+    code, out, err = run(monkeypatch, capsys, *BENCH, "--module", "nmu", *changes)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device here")
+def test_output_that_cannot_be_written_is_one_line():
+    for arguments in (["--version"], ["list", "distributions"], ["list", "tasks", "--json"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "nalm", *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
+        assert (done.returncode, done.stderr) == (1, "nalm: cannot write the output: No space left on device\n")
+
+
+def test_a_closed_pipe_ends_in_silence():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "nalm", "list", "tasks"], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_folders_that_cannot_be_used_are_refused(monkeypatch, capsys, tmp_path):

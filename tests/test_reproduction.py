@@ -109,27 +109,35 @@ def test_conditions_follow_budget_sweep_and_series():
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("title =", "titel =", "unknown key 'titel'; allowed are: id, title"),
+        ("title =", "titel =", "unknown key 'titel'. Did you mean title"),
         ('title = "A small experiment"', "title = 3", "title must be a text"),
-        ("seeds = 3", "sedes = 3", "setup has the unknown key 'sedes'"),
-        ("[quick]\nseeds = 2", "[quick]\nhurry = 2", "quick has the unknown key 'hurry'"),
-        ('module = "nmu"', 'modul = "nmu"', "series 1 has the unknown key 'modul'"),
+        ("seeds = 3", "sedes = 3", "setup: unknown key 'sedes'. Did you mean seeds"),
+        ("[quick]\nseeds = 2", "[quick]\nhurry = 2", "quick: unknown key 'hurry'. There are: seeds"),
+        ('module = "nmu"', 'modul = "nmu"', "series 1: unknown key 'modul'. Did you mean module"),
         ('name = "snmu"', 'name = "nmu"', "each series needs a name of its own"),
         ('ranges = ["U[1,2)", "U[-2,-1)"]', 'ranges = ["U[2,1)"]', "lower bound must be below"),
         ("iterations = 400", "iteration = 400", "a recipe has no value 'iteration'"),
         ('operation = "mul"', 'task = "chess"\noperation = "mul"', "unknown task 'chess'"),
-        ('operation = "mul"', 'judged = "kindly"\noperation = "mul"', "judged must be one of least, last, got 'kindly'"),
+        (
+            'operation = "mul"',
+            'judged = "kindly"\noperation = "mul"',
+            "judged: unknown rule of judging 'kindly'. There are: least, last",
+        ),
         ('operation = "mul"\n', "", "neither setup nor series has the key 'operation'"),
-        ('relation = "full"', 'relation = "nearly"', "claim X0001: relation must be one of"),
-        ('metric = "success_rate", relation = "full"', 'metric = "colour", relation = "full"', "claim X0001: metric must be"),
-        ('than = ["nmu"]', 'than = ["nau"]', "claim X0002: no series 'nau'; there are: nmu, snmu"),
+        ('relation = "full"', 'relation = "nearly"', "claims X0001: relation: unknown relation 'nearly'"),
+        (
+            'metric = "success_rate", relation = "full"',
+            'metric = "colour", relation = "full"',
+            "claim X0001: unknown metric 'colour'",
+        ),
+        ('than = ["nmu"]', 'than = ["nau"]', "claim X0002: unknown series 'nau'. Did you mean nmu? There are: nmu, snmu"),
         ('at = "U[1,2)"', 'at = "everywhere"', "cannot read the distribution 'everywhere'"),
         ('id = "X0003", ', "", "needs the key id"),
         ("[setup]", "[setup", "not a TOML file"),
         (
             'source = "nobody\'s paper, figure 1"',
             'source = ""\nkind = "guess"',
-            "kind must be one of training, images, dynamics",
+            "unknown kind 'guess'. There are: training, images, dynamics",
         ),
     ],
 )
@@ -166,6 +174,45 @@ def verdict(rows, budget="paper", scaled=False, **keys):
     experiment = replace(parse(SMALL, "small"), claims=(claim,))
     (one,) = claims.judge(experiment, rows, budget, scaled)
     return one
+
+
+@pytest.mark.parametrize("identity", ["/etc/passwd", "../experiments/M-tab1", "{own}", "..", "a/b", "", "a\0b", 3, "x" * 500])
+def test_no_file_outside_the_package_is_read(identity, tmp_path):
+    own = tmp_path / "own.toml"
+    own.write_text(SMALL)
+    with pytest.raises(ValueError, match=r"unknown experiment|named by a text") as error:
+        reproduction.reproduce(str(own.with_suffix("")) if identity == "{own}" else identity)
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('id = "X:fig1"', 'id = "/tmp/x"', "id must be a name of letters"),
+        ('id = "X:fig1"', 'id = "../x"', "id must be a name of letters"),
+        ('id = "X:fig1"', 'id = "X:fig1"\nfigure = "panel"', "figure: unknown figure 'panel'. Did you mean panels?"),
+        ('id = "X:fig1"', 'id = "X:fig1"\ntable = "row"', "table: unknown table 'row'. Did you mean rows?"),
+        ('id = "X:fig1"', 'id = "X:fig1"\nvary = "serie"', "unknown axis 'serie'. Did you mean series?"),
+        ('label = "NMU"', "label = 3", "series 1: label must be a text, got 3"),
+        ('id = "X:fig1"', 'id = "X:fig1"\nalso = "X:fig2"', "also must be a list, got 'X:fig2'"),
+        ('id = "X:fig1"', 'id = "X:fig1"\ngroups = [{}]', "needs the key name"),
+        ("seeds = 3", "seeds = 'many'", "setup: seeds must be a whole number, got 'many'"),
+        ("seeds = 3", "seeds = 0", "setup: seeds must be at least 1"),
+        ("seeds = 3", "seeds = 3\ninputs = 2.5", "setup: inputs must be a whole number"),
+        ("seeds = 3", "seeds = 3\nthreshold = 'low'", "threshold must be a number, simulated"),
+        ("iterations = 400", "iterations = 'x'", "iterations must be a whole number, got 'x'"),
+        ('operation = "mul"', 'operation = "mull"', "unknown operation 'mull'. Did you mean mul?"),
+        ("value = 1000", "value = nan", "value must be a finite number"),
+        ('kind = "training"', 'kind = "images"', "settings needs the key series"),
+    ],
+)
+def test_every_value_of_a_file_is_checked_when_it_is_read(old, new, message):
+    small = 'kind = "training"\n' + SMALL
+    assert old in small
+    with pytest.raises(ValueError, match=r"small\.toml: ") as error:
+        parse(small.replace(old, new, 1), "small.toml")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import difflib
 import math
 import operator
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["finite", "known", "literal", "shown", "whole"]
+__all__ = ["built", "finite", "fitting", "known", "like", "literal", "memory", "shown", "whole"]
 
 LONGEST = 10_000
 """Characters of a value in text."""
+MOST = 10**12
+"""Largest whole number that anything here can mean."""
 
 
 def shown(value: Any, most: int = 80) -> str:
@@ -23,14 +27,17 @@ def shown(value: Any, most: int = 80) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def whole(name: str, value: Any, low: int, high: int) -> int:
-    """A whole number between two bounds."""
+def whole(name: str, value: Any, low: float = -MOST, high: float = MOST) -> int:
+    """A whole number between two bounds, as Python's own."""
     try:
         number = operator.index(value)
     except TypeError:
         number = None
-    if number is None or isinstance(value, bool) or not low <= number <= high:
-        raise ValueError(f"{name} must be a whole number from {low:,} to {high:,}, got {shown(repr(value))}")
+    if number is None or isinstance(value, bool):
+        raise ValueError(f"{name} must be a whole number, got {shown(repr(value))}")
+    if not low <= number <= high:
+        bound = f"at least {low:,}" if number < low else f"at most {high:,}"
+        raise ValueError(f"{name} must be {bound}, got {number if abs(number) < MOST else 'a number of 13 digits or more'}")
     return number
 
 
@@ -40,10 +47,52 @@ def finite(name: str, value: Any, low: float = -math.inf) -> float:
         number = math.nan if isinstance(value, (bool, str)) else float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if not (math.isfinite(number) and number >= low):
-        least = "" if low == -math.inf else f" of at least {low:g}"
-        raise ValueError(f"{name} must be a finite number{least}, got {shown(repr(value))}")
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be a finite number, got {shown(repr(value))}")
+    if number < low:
+        raise ValueError(f"{name} must be at least {low:g}, got {number:g}")
     return number
+
+
+def like(name: str, value: Any, default: Any) -> Any:
+    """A value of the kind of a default: a truth value, a whole number, a finite number, or a tuple of such."""
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, got {shown(repr(value))}")
+    elif isinstance(default, int):
+        return whole(name, value)
+    elif isinstance(default, float):
+        return finite(name, value)
+    elif isinstance(default, str) and not isinstance(value, str):
+        raise ValueError(f"{name} must be a text, got {shown(repr(value))}")
+    elif isinstance(default, tuple):
+        if not isinstance(value, (tuple, list)) or not value:
+            raise ValueError(f"{name} must be a list of numbers, got {shown(repr(value))}")
+        return tuple(like(f"each value of {name}", one, default[0]) for one in value)
+    return value
+
+
+def built(name: str, kind: Any, values: Any) -> Any:
+    """An object of a kind, made of values by name."""
+    allowed = [field.name for field in dataclasses.fields(kind)]
+    for key in values:
+        if key not in allowed:
+            raise ValueError(f"{name} has no value {shown(repr(key))}; it has: {', '.join(allowed)}")
+    return kind(**values)
+
+
+def fitting(what: str, size: float) -> None:
+    """Refuse what would take more bytes than this machine has."""
+    if size > memory():
+        raise ValueError(f"{what} would take {size / 1e9:,.0f} GB of memory; this machine has {memory() / 1e9:,.0f} GB")
+
+
+def memory() -> float:
+    """Bytes of memory of this machine; 16 GB where it does not say."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return 16e9
 
 
 def known(what: str, name: Any, names: Iterable[str]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ast
+import contextlib
 import csv
+import io
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from nalm import __version__, terminal
+from nalm.checks import literal
 from nalm.progress import progress_bar
 
 app = typer.Typer(
@@ -228,10 +230,7 @@ def _setting(text: str, option: str = "--set") -> tuple[str, Any]:
     name, sign, value = text.partition("=")
     if not sign:
         raise typer.BadParameter(f"{option} takes name=value, got {text!r}")
-    try:
-        return name.strip(), ast.literal_eval(value.strip())
-    except (ValueError, SyntaxError):
-        return name.strip(), value.strip()
+    return name.strip(), literal(value)
 
 
 def _write_table(rows: list[dict[str, Any]], path: str) -> str:
@@ -545,21 +544,39 @@ def speed(
 def main() -> None:
     """Run the command; bad usage ends with one line and exit status 2."""
     warnings.formatwarning = lambda message, *where, **more: f"nalm: {message}\n"
+    if sys.stderr is None:
+        sys.stderr = io.StringIO()
+    if sys.stdout is None:
+        sys.exit(_complain("cannot write the output: standard output is closed", 1))
     try:
         status = app(standalone_mode=False)
+        sys.stdout.flush()
     except UsageError as error:
         message = getattr(error, "format_message", error.__str__)()
-        sys.stderr.write(f"nalm: {' '.join(message.split())} (nalm --help shows what there is)\n")
-        status = 2
+        status = _complain(f"{message} (nalm --help shows what there is)")
     except ValueError as error:
-        sys.stderr.write(f"nalm: {' '.join(str(error).split())}\n")
-        status = 2
+        status = _complain(str(error))
+    except BrokenPipeError:  # whoever read the output has gone
+        status = _no_output()
     except OSError as error:
-        if error.filename is None:
-            raise
-        sys.stderr.write(f"nalm: {error.filename}: {error.strerror}\n")
-        status = 2
+        if error.filename is not None:
+            status = _complain(f"{error.filename}: {error.strerror}")
+        else:
+            status = _no_output(_complain(f"cannot write the output: {error.strerror}", 1))
+    except MemoryError:
+        status = _complain("there is not enough memory for this", 1)
     except (typer.Abort, KeyboardInterrupt):
-        sys.stderr.write("nalm: stopped\n")
-        status = 130
+        status = _complain("stopped", 130)
     sys.exit(status or 0)
+
+
+def _complain(text: str, status: int = 2) -> int:
+    sys.stderr.write(f"nalm: {' '.join(text.split())}\n")
+    return status
+
+
+def _no_output(status: int = 1) -> int:
+    """Standard output cannot be written: what is left of it goes nowhere, or Python would complain about it at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status

@@ -13,9 +13,10 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parameters_to_vector
 
+from nalm.checks import like
 from nalm.identity import UntoldError, identity
 from nalm.layers import FrozenSelector, Gated, RecurrentSelector, Stack, Unit, select_all_
-from nalm.registry import SUMS, check_factory, check_options, imported, info
+from nalm.registry import SUMS, check_factory, check_options, imported, info, keywords
 from nalm.specs import Recipe
 
 if TYPE_CHECKING:
@@ -221,10 +222,11 @@ class _Network:
             if len(part) > 2 or (self.recurrent and len(part) > 1):
                 raise ValueError(f"a gate stands between two layers and not in a recurrent network, got {name!r}")
         self.records = tuple(info(PARTS.get(one, (one, {}))[0]) for part in self.layers for one in part)
-        known = {option for record in self.records for option in record.allowed}
-        for option in options if len(self.records) > 1 else ():
+        taken = [keywords(FrozenSelector)] if self.frozen else [record.allowed for record in self.records]
+        known = {option for names in taken for option in names} - {"device", "dtype"}
+        for option in options if len(self.records) != 1 or not self.records[0].own else ():
             if option not in known:
-                raise ValueError(f"no layer of {name} has an option {option!r}; they take: {', '.join(sorted(known))}")
+                raise ValueError(f"{name} has no option {option!r}; it takes: {', '.join(sorted(known)) or 'none'}")
 
     @property
     def label(self) -> str:
@@ -235,7 +237,7 @@ class _Network:
     def build(self, inputs: int) -> nn.Module:
         """The network for a number of inputs and one output."""
         if self.frozen:
-            return FrozenSelector(inputs, **self.options)
+            return FrozenSelector(inputs, **{k: like(k, v, keywords(FrozenSelector)[k]) for k, v in self.options.items()})
         if self.recurrent:
             return RecurrentSelector([self._layer(part[0], inputs + 2, 1) for part in self.layers])
         if len(self.layers) == 1:

@@ -5,8 +5,10 @@ They hold numbers and work on tensors of any library; a plain PyTorch loop calls
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
+
+from nalm.checks import like
 
 __all__ = ["Centring", "LevenbergMarquardt", "LogMagnitude", "Restarts", "Snap"]
 
@@ -17,6 +19,12 @@ TINY = 1e-37
 def _require(condition: bool, text: str) -> None:
     if not condition:
         raise ValueError(text)
+
+
+def _typed(given: Any) -> None:
+    """Refuse values that are not of the kind of their defaults."""
+    for field in fields(given):
+        object.__setattr__(given, field.name, like(field.name, getattr(given, field.name), field.default))
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,7 @@ class LogMagnitude:
 
     def __post_init__(self) -> None:
         """Refuse a negative strength."""
+        _typed(self)
         _require(self.sign >= 0, f"sign must be at least 0, got {self.sign}")
 
     def prepare(self, values: Any) -> Any:
@@ -70,6 +79,7 @@ class Centring:
 
     def __post_init__(self) -> None:
         """Refuse what is no share."""
+        _typed(self)
         _require(0 < self.share <= 1, f"share must be above 0 and at most 1, got {self.share}")
 
     def __call__(self, residual: Any) -> Any:
@@ -100,6 +110,7 @@ class LevenbergMarquardt:
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
+        _typed(self)
         for name in ("rows", "iterations", "every"):
             _require(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")
         _require(self.damping > 0, f"damping must be positive, got {self.damping}")
@@ -123,6 +134,7 @@ class Snap:
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
+        _typed(self)
         _require(self.tolerance > 0, f"tolerance must be positive, got {self.tolerance}")
         _require(self.noise >= 0, f"noise must be at least 0, got {self.noise}")
         _require(self.rows >= 1, f"rows must be at least 1, got {self.rows}")
@@ -166,5 +178,6 @@ class Restarts:
 
     def __post_init__(self) -> None:
         """Refuse no start at all, and unknown initial values."""
+        _typed(self)
         _require(self.limit >= 1, f"limit must be at least 1, got {self.limit}")
         _require(self.start in ("own", "selecting"), f"start must be own or selecting, got {self.start!r}")

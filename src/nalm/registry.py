@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from nalm import layers
+from nalm.checks import like
 from nalm.options import LevenbergMarquardt, LogMagnitude, Restarts, Snap
 from nalm.specs import Recipe
 
@@ -32,6 +33,7 @@ __all__ = [
     "create",
     "imported",
     "info",
+    "keywords",
     "modules",
     "register",
     "unregister",
@@ -61,6 +63,11 @@ PAPERS = {
 
 LONGER: dict[str, Any] = {"iterations": 100_000, "penalty_start": 50_000, "penalty_end": 75_000}
 """The papers train twice as long where there are irrelevant inputs."""
+
+
+def keywords(cls: type) -> dict[str, Any]:
+    """The options of a layer's constructor with their defaults."""
+    return {name: p.default for name, p in inspect.signature(cls).parameters.items() if p.kind is p.KEYWORD_ONLY}
 
 
 @dataclass(frozen=True)
@@ -97,6 +104,8 @@ class ModuleInfo:
     def build(self, in_features: int, out_features: int, **options: Any) -> Unit:
         """Build the layer; `options` are those of the class and go before the record's own."""
         check_options(self.name, self.cls, options)
+        if not self.own:
+            options = {name: like(name, value, keywords(self.cls)[name]) for name, value in options.items()}
         return self.cls(in_features, out_features, **{**self.options, **options})
 
     @cached_property

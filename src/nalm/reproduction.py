@@ -18,6 +18,7 @@ import numpy as np
 from torch.nn.utils import parameters_to_vector
 
 from nalm import __version__, figures, metrics
+from nalm.checks import known, whole
 from nalm.claims import EXACT_SHARE, TRAINED_SHARE, VERDICTS, Row, Verdict, judge, judge_exact
 from nalm.drawing import Drawing
 from nalm.engine import fused, reference
@@ -190,8 +191,8 @@ def reproduce(
             the small digits of scikit-learn.
         progress: what shows progress: `True` for a bar on standard error, or an object as `nalm.benchmark` takes it.
     """
-    if seeds is not None and seeds < 1:
-        raise ValueError(f"seeds must be at least 1, got {seeds}")
+    if seeds is not None:
+        seeds = whole("seeds", seeds, 1, 1_000_000)
     experiment = load(identity)
     conditions = experiment.conditions(budget, seeds, series) if experiment.kind == "training" else []
     folder = _folder(out, experiment)
@@ -237,9 +238,8 @@ def _reported(
 def _compute(experiment: Experiment, budget: str) -> Report:
     settings = experiment.settings_for(budget)
     computations = {**COMPUTATIONS, "simple_arithmetic": simple_arithmetic, "robust_limits": robust_limits}
-    return _reported(
-        experiment, budget, 0, lambda: computations[experiment.compute](settings), scaled=settings != experiment.settings
-    )
+    compute = computations[known("computation", experiment.compute, computations)]
+    return _reported(experiment, budget, 0, lambda: compute(settings), scaled=settings != experiment.settings)
 
 
 def _check_series(experiment: Experiment, names: Sequence[str], wanted: Sequence[str] | None) -> None:
@@ -268,7 +268,7 @@ def _study(
     chosen = str(data_dir) if data_dir is not None else os.environ.get(VARIABLE)
     progress.start(len(questions(settings, chosen, series)), "runs")
     checkpoints = folder / "checkpoints" if folder is not None else None
-    study = STUDIES[experiment.compute]
+    study = STUDIES[known("study", experiment.compute, STUDIES)]
     return _reported(
         experiment,
         budget,
@@ -293,7 +293,7 @@ def _integrate(
     _check_series(experiment, settings["series"], series)
     settings = {**settings, "runs": seeds or settings["runs"]}
     progress.start(len(questions(settings, series)), "runs")
-    study = STUDIES[experiment.compute]
+    study = STUDIES[known("study", experiment.compute, STUDIES)]
     return _reported(
         experiment,
         budget,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ import numpy as np
 from torch import nn
 
 from nalm import __version__, exports, metrics, tasks
+from nalm.checks import fitting, shown, whole
 from nalm.engine import fused, lookup, reference
 from nalm.engine.data import Job
 from nalm.learnable import check_learnable
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Result", "benchmark", "cell_of", "changed_data", "engine_for", "run_cells", "threshold_of"]
 
 ENGINES = ("auto", "fused", "torch")
+MOST_INPUTS, MOST_SEEDS = 1_000_000, 1_000_000
 STACKED_RUNS = 512
 """Most runs that the torch engine trains as one stack."""
 
@@ -103,14 +106,12 @@ def threshold_of(text: str | float) -> metrics.Threshold:
     """The threshold of a number, or of `simulated`: the papers' model whose weights are off by 1e-5 (`simulated:E`: by E)."""
     name, _, epsilon = str(text).partition(":")
     try:
-        if name == "simulated":
-            return metrics.SimulatedThreshold(float(epsilon or 1e-5))
-        error = float(text)
+        error = float(epsilon or 1e-5) if name == "simulated" else float(text)
     except ValueError:
         raise ValueError(f"threshold must be a number, 'simulated' or 'simulated:EPSILON', got {text!r}") from None
-    if not error > 0:
+    if not 0 < error < math.inf:
         raise ValueError(f"threshold must be positive, got {text}")
-    return metrics.FixedThreshold(error)
+    return metrics.SimulatedThreshold(error) if name == "simulated" else metrics.FixedThreshold(error)
 
 
 def benchmark(
@@ -168,11 +169,11 @@ def benchmark(
         raise ValueError(f"unknown operation {operation!r}; {task} has: {', '.join(chosen_task.operations)}")
     if engine not in ENGINES:
         raise ValueError(f"unknown engine {engine!r}; there are: {', '.join(ENGINES)}")
-    if inputs < 1 or (inputs < 2 and operation in ("add", "sub", "mul", "div")):
-        raise ValueError(f"{operation} needs at least {2 if inputs >= 1 else 1} inputs, got {inputs}")
-    chosen = [*range(seeds)] if isinstance(seeds, int) else list(seeds)
-    if not chosen or min(chosen) < 0 or len(set(chosen)) != len(chosen):
-        raise ValueError(f"seeds must be a number of at least 1, or different numbers from 0 up, got {seeds}")
+    least = 2 if operation in ("add", "sub", "mul", "div") else 1
+    inputs = whole("inputs", inputs, high=MOST_INPUTS)
+    if inputs < least:
+        raise ValueError(f"{operation} needs at least {least} input{'s' * (least > 1)}, got {inputs}")
+    chosen = seeds_of(seeds)
     limit = threshold_of(threshold)
     pairs = [tasks.read_range(text) for text in (ranges or chosen_task.ranges or tasks.NINE_RANGES)]
     changed = changed_data(chosen_task, data or {})
@@ -183,6 +184,7 @@ def benchmark(
     for model in models:
         check_learnable(model.name, model.parts, chosen_task, operation, inputs, changed)
         tuned = model.recipe_for(task, operation, inputs, recipe).replace(**changes)
+        _check_memory(model, tuned, inputs, len(chosen) * len(pairs))
         questions += [(cell_of(model, task, operation, inputs, pair, tuned, changed), model) for pair in pairs]
     store = Store(out, version=__version__) if out is not None else None
     for model in models if store else ():
@@ -230,6 +232,26 @@ def _models_of(
     if not named or len(set(taken)) != len(taken):
         raise ValueError(f"each module may be named once, and one at least, got {', '.join(taken) or 'none'}")
     return named
+
+
+def seeds_of(seeds: Any) -> list[int]:
+    """The seeds of a number of them, or those that are listed."""
+    if not isinstance(seeds, (list, tuple, range)):
+        return [*range(whole("seeds", seeds, 1, MOST_SEEDS))]
+    chosen = [whole("each seed", seed, 0, 2**32 - 1) for seed in seeds]
+    if not 1 <= len(chosen) <= MOST_SEEDS or len(set(chosen)) != len(chosen):
+        raise ValueError(f"seeds must be a number of at least 1, or different numbers from 0 up, got {shown(seeds)}")
+    return chosen
+
+
+def _check_memory(model: Model, recipe: Recipe, inputs: int, runs: int) -> None:
+    """Refuse what cannot fit into memory, before anything is built: rows of inputs, starts of all runs, logged errors."""
+    layer = sum(p.numel() for p in model.build(2).parameters()) * inputs / 2 if model.registered else inputs
+    rows = (2 * recipe.evaluation_rows + recipe.batch) * inputs * 4
+    fitting(
+        f"{model.name} with {inputs:,} inputs",
+        rows + layer * 16 + runs * (8 * layer * _attempts(recipe) + 24 * len(recipe.steps)),
+    )
 
 
 def cell_of(

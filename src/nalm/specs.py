@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nalm.checks import MOST, built, finite, like, whole
 from nalm.options import Centring, LevenbergMarquardt, LogMagnitude, Restarts, Snap
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ __all__ = ["Cell", "Recipe", "Runs"]
 
 LOSSES = ("mse", "pcc", "mape", "pcc-mse")
 OPTIMISERS = ("adam", "sgd", "rmsprop")
+LEAST = {"iterations": 0, "batch": 1, "log_interval": 1, "evaluation_rows": 1, "norm_every": 1}
+"""Least values of what is counted."""
+MOST_EVALUATIONS = 1_000_000
 OPTIONS: dict[str, Any] = {
     "loss": LogMagnitude,
     "centring": Centring,
@@ -86,16 +90,23 @@ class Recipe:
     def __post_init__(self) -> None:
         """Give each number its own type, so that equal recipes have one text, and refuse values that cannot be meant."""
         for f in dataclasses.fields(self):
-            if f.type in ("float", "float | None") and getattr(self, f.name) is not None:
-                object.__setattr__(self, f.name, float(getattr(self, f.name)))
+            value = getattr(self, f.name)
+            if f.type in ("float", "float | None") and value is not None:
+                object.__setattr__(self, f.name, finite(f.name, value))
+            elif f.type == "int":
+                object.__setattr__(self, f.name, whole(f.name, value, LEAST.get(f.name, -MOST)))
+            elif f.type == "bool":
+                like(f.name, value, True)
         for name, kind in OPTIONS.items():
             if isinstance(getattr(self, name), dict):
-                object.__setattr__(self, name, kind(**getattr(self, name)))
+                object.__setattr__(self, name, built(name, kind, getattr(self, name)))
             elif not isinstance(getattr(self, name), (kind, str if name == "loss" else type(None))):
                 raise ValueError(f"{name} must be a {kind.__name__}, got {getattr(self, name)!r}")
-        for name, low in (("iterations", 0), ("batch", 1), ("log_interval", 1), ("evaluation_rows", 1), ("norm_every", 1)):
-            if getattr(self, name) < low:
-                raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
+        if self.iterations > MOST_EVALUATIONS * self.log_interval:
+            raise ValueError(
+                f"iterations must be at most {MOST_EVALUATIONS:,} times log_interval, "
+                f"got {self.iterations} and {self.log_interval}"
+            )
         if isinstance(self.loss, str) and self.loss not in LOSSES:
             raise ValueError(f"loss must be one of {', '.join(LOSSES)} or a LogMagnitude, got {self.loss!r}")
         squares = self.loss == "mse" or isinstance(self.loss, LogMagnitude)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import difflib
 import re
 import sys
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from nalm.checks import known, shown
+from nalm.experiments import schema
 from nalm.options import Snap
 from nalm.specs import Recipe
 from nalm.tasks import RANGE_SETS, TASKS, read_range
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["BUDGETS", "LEFT_OUT", "Claim", "Condition", "Experiment", "Explanation", "Group", "load", "load_all", "parse"]
 
 BUDGETS = ("quick", "paper")
-JUDGED = ("least", "last")
-KINDS = ("training", "images", "dynamics", "exact")
 LEFT_OUT = {
     "D:tab7, S:tab8": "run times on other machines",
     "T:appD, T:sec2.4.2": "comparisons of earlier literature, quoted and not run by the authors",
@@ -64,7 +64,6 @@ METRICS = (
     "threshold",
 )
 """What a claim about trained runs may measure."""
-RELATIONS = ("=", "~", "<", "<=", ">", ">=", "full", "zero", "partial")
 
 
 @dataclass(frozen=True)
@@ -235,40 +234,34 @@ class Experiment:
         )
 
 
-SETUP_KEYS = ("task", "operation", "inputs", "ranges", "seeds", "threshold", "judged", "data", "options", "recipe")
-QUICK_KEYS = ("seeds", "ranges", "values", "series", "scale", "recipe", "data", "inputs", "settings")
-
-
 def parse(text: str, name: str) -> Experiment:
     """The experiment of a TOML text; ValueError with file, key and what is allowed for a damaged one."""
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{name}: not a TOML file: {error}") from None
+    try:
+        schema.FILE("the file", table)
+        experiment = _experiment(table)
+        if experiment.kind == "training":
+            _check_conditions(experiment)
+        for budget in BUDGETS:
+            schema.study(experiment.kind, experiment.settings_for(budget))
+    except ValueError as error:
+        raise ValueError(f"{name}: {str(error).removeprefix('the file: ')}") from None
+    return experiment
+
+
+def _experiment(table: dict[str, Any]) -> Experiment:
     published = table.pop("published", {})
-    _only(name, "published", published, ("claims", "explanations"))
-    known = [f.name for f in fields(Experiment) if f.name not in ("claims", "explanations")]
-    _only(name, "the file", table, [*known, "published"])
-    for key in ("id", "title", "source"):
-        if not isinstance(table.get(key), str):
-            raise ValueError(f"{name}: {key} must be a text, got {table.get(key)!r}")
-    if table.get("kind", "training") not in KINDS:
-        raise ValueError(f"{name}: kind must be one of {', '.join(KINDS)}, got {table['kind']!r}")
-    for part, allowed in (("setup", SETUP_KEYS), ("quick", QUICK_KEYS), ("sweep", ("field", "values"))):
-        _only(name, part, table.get(part, {}), allowed)
-    names = [one.get("name") for one in table.get("series", [])]
-    for number, one in enumerate(table.get("series", [])):
-        _only(name, f"series {number + 1}", one, ("name", "label", "module", "problem", "published", "reach", *SETUP_KEYS))
-        for key in ("name", "module"):
-            if not isinstance(one.get(key), str):
-                raise ValueError(f"{name}: series {number + 1} needs the key {key}, a text")
-    if len(set(names)) != len(names):
-        raise ValueError(f"{name}: each series needs a name of its own, got {', '.join(map(str, names))}")
-    groups = [Group(one["name"], _ranges(name, one.get("at", ())), one.get("inputs", 0)) for one in table.get("groups", ())]
-    claims = [_claim(name, one, names, [g.name for g in groups]) for one in published.get("claims", ())]
+    names = [one["name"] for one in table.get("series", ())]
+    _different("series", names)
+    groups = [Group(one["name"], _ranges(one.get("at", ())), one.get("inputs", 0)) for one in table.get("groups", ())]
+    claims = [_claim(one, names, [g.name for g in groups]) for one in published.get("claims", ())]
+    _different("claim", [claim.id for claim in claims])
     notes = [Explanation(tuple(one["ids"]), one["why"]) for one in published.get("explanations", ())]
     rest = {key: value for key, value in table.items() if key not in ("groups", "also", "series")}
-    experiment = Experiment(
+    return Experiment(
         **rest,
         also=tuple(table.get("also", ())),
         series=tuple(table.get("series", ())),
@@ -276,53 +269,54 @@ def parse(text: str, name: str) -> Experiment:
         claims=tuple(claims),
         explanations=tuple(notes),
     )
-    if experiment.kind == "training":
-        _check_conditions(name, experiment)
-    return experiment
 
 
-def _check_conditions(name: str, experiment: Experiment) -> None:
+def _different(what: str, names: Sequence[str]) -> None:
+    if len(set(names)) != len(names):
+        raise ValueError(f"each {what} needs a name of its own, got {', '.join(names)}")
+
+
+def _check_conditions(experiment: Experiment) -> None:
     if not experiment.series:
-        raise ValueError(f"{name}: a training experiment needs at least one series")
+        raise ValueError("a training experiment needs at least one series")
+    where, dot, _ = experiment.sweep.get("field", "inputs").partition(".")
+    known("field of the sweep", where, ("data", "options", "recipe") if dot else schema.SETUP)
+    names = [one["name"] for one in experiment.series]
+    for name in experiment.quick.get("series", ()):
+        known("series of the quick budget", name, names)
     for budget in BUDGETS:
         try:
             conditions = experiment.conditions(budget)
         except KeyError as error:
-            raise ValueError(f"{name}: neither setup nor series has the key {error}") from None
+            raise ValueError(f"neither setup nor series has the key {error}") from None
         for one in conditions:
-            if one.task not in TASKS:
-                raise ValueError(f"{name}: unknown task {one.task!r}; there are: {', '.join(TASKS)}")
-            if one.judged not in JUDGED:
-                raise ValueError(f"{name}: judged must be one of {', '.join(JUDGED)}, got {one.judged!r}")
-            try:
-                changes = dict(one.recipe)
-                base = Recipe(snap=Snap()) if changes.pop("named", "published") == "robust" else Recipe()
-                base.replace(**changes)
-                for text in one.ranges:
-                    read_range(text)
-            except ValueError as error:
-                raise ValueError(f"{name}: series {one.series}: {error}") from None
+            _check_condition(one)
 
 
-def _claim(name: str, table: Mapping[str, Any], series: list[Any], groups: list[str]) -> Claim:
-    where = f"claim {table.get('id', '?')}"
-    _only(name, where, table, [f.name for f in fields(Claim)])
-    for key in ("id", "metric", "relation"):
-        if not isinstance(table.get(key), str):
-            raise ValueError(f"{name}: {where} needs the key {key}, a text")
-    if table["relation"] not in RELATIONS:
-        raise ValueError(f"{name}: {where}: relation must be one of {', '.join(RELATIONS)}, got {table['relation']!r}")
+def _check_condition(one: Condition) -> None:
+    try:
+        for key, check in schema.SETUP.items():
+            check(key, getattr(one, key))
+        known("operation", one.operation, TASKS[known("task", one.task, TASKS)].operations)
+        changes = dict(one.recipe)
+        base = Recipe(snap=Snap()) if changes.pop("named", "published") == "robust" else Recipe()
+        base.replace(**changes)
+        for text in one.ranges:
+            read_range(text)
+    except ValueError as error:
+        raise ValueError(f"series {one.series}: {error}") from None
+
+
+def _claim(table: Mapping[str, Any], series: list[str], groups: list[str]) -> Claim:
+    where = f"claim {table['id']}"
     own = _listed(table.get("series", ()))
     than = tuple(one if isinstance(one, dict) else {"series": one} for one in _listed(table.get("than", ())))
     if not table.get("key") and not table.get("incomparable"):
-        if table["metric"] not in METRICS:
-            raise ValueError(f"{name}: {where}: metric must be one of {', '.join(METRICS)}, got {table['metric']!r}")
+        schema.one_of("metric", METRICS)(where, table["metric"])
         for one in [*own, *(item["series"] for item in than if "series" in item)]:
-            if one not in series:
-                raise ValueError(f"{name}: {where}: no series {one!r}; there are: {', '.join(map(str, series))}")
-        if table.get("group", "") not in ("", *groups):
-            raise ValueError(f"{name}: {where}: no group {table['group']!r}; there are: {', '.join(groups)}")
-    lists = {"series": own, "than": than, "at": _ranges(name, table.get("at", ())), "varied": _listed(table.get("varied", ()))}
+            schema.one_of("series", tuple(series))(where, one)
+        schema.one_of("group", ("", *groups))(where, table.get("group", ""))
+    lists = {"series": own, "than": than, "at": _ranges(table.get("at", ())), "varied": _listed(table.get("varied", ()))}
     return Claim(**{**table, **lists})
 
 
@@ -330,24 +324,11 @@ def _listed(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
-def _ranges(name: str, value: Any) -> tuple[str, ...]:
+def _ranges(value: Any) -> tuple[str, ...]:
     if value == "all":
         return ()
     texts = [text for item in _listed(value) for text in RANGE_SETS.get(item, (item,))]
-    try:
-        return tuple(read_range(text)[0] for text in texts)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-
-
-def _only(name: str, where: str, table: Mapping[str, Any], allowed: Any) -> None:
-    for key in table:
-        if key not in allowed:
-            raise ValueError(f"{name}: {where} has the unknown key {key!r}; allowed are: {', '.join(allowed)}")
-
-
-def _file_of(identity: str) -> str:
-    return identity.replace(":", "-") + ".toml"
+    return tuple(read_range(text)[0] for text in texts)
 
 
 @cache
@@ -364,9 +345,12 @@ def _order(identity: str) -> tuple[Any, ...]:
 
 def load(identity: str) -> Experiment:
     """One experiment, by its id or by that of a figure that shows the same; ValueError with the nearest ids."""
-    own = resources.files(__package__).joinpath(_file_of(identity))
-    if own.is_file():
-        return parse(own.read_text(encoding="utf-8"), own.name)
+    if not isinstance(identity, str):
+        raise ValueError(f"an experiment is named by a text such as T:fig5.7, got {shown(repr(identity))}")
+    if schema.IDENTITY.fullmatch(identity):  # no other text makes the name of a file
+        own = resources.files(__package__).joinpath(f"{identity.replace(':', '-')}.toml")
+        if own.is_file():
+            return parse(own.read_text(encoding="utf-8"), own.name)
     names = {name: one for one in load_all() for name in (one.id, *one.also)}
     if identity in names:
         return names[identity]
@@ -374,4 +358,4 @@ def load(identity: str) -> Experiment:
     longer = [name for key, name in lowered.items() if key.startswith(identity.lower())][:3]
     near = longer or [lowered[name] for name in difflib.get_close_matches(identity.lower(), lowered, n=3, cutoff=0.5)]
     hint = f" Nearest: {', '.join(near)}." if near else ""
-    raise ValueError(f"unknown experiment {identity!r}.{hint} `nalm list experiments` shows all {len(load_all())}")
+    raise ValueError(f"unknown experiment {shown(identity)!r}.{hint} `nalm list experiments` shows all {len(load_all())}")

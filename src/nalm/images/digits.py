@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import math
 import os
 import struct
-import tempfile
 import urllib.request
 import zlib
 from dataclasses import dataclass
@@ -16,6 +14,8 @@ from typing import TYPE_CHECKING
 from urllib.error import URLError
 
 import numpy as np
+
+from nalm.files import LARGEST, read_bytes, unpack, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,7 @@ FILES = {
 MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
 SIDE = 28
 UNSIGNED_BYTE = 8
+MOST_AXES = 4
 TIMEOUT = 30.0
 """Seconds that a mirror may take to answer."""
 
@@ -54,38 +55,45 @@ class Digits:
 
 def read_idx(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
     """The array of an IDX file of bytes, gzipped or not; ValueError in one line for a file that is none or not whole."""
-    content = _content(Path(path))
-    if len(content) < 4 or content[:2] != b"\0\0":
-        raise ValueError(f"{path} is not an IDX file: it must start with two zero bytes")
-    kind, axes = content[2], content[3]
-    if kind != UNSIGNED_BYTE:
-        raise ValueError(f"{path} holds IDX type {kind:#04x}; only unsigned bytes ({UNSIGNED_BYTE:#04x}) are read")
-    start = 4 + 4 * axes
-    if axes == 0 or len(content) < start:
-        raise ValueError(f"{path} ends within its header: {len(content)} bytes for {axes} axes")
-    shape = struct.unpack(f">{axes}I", content[4:start])
+    return _array(_content(Path(path)), path)
+
+
+def _array(content: bytes, name: object) -> NDArray[np.uint8]:
+    start, shape = _header(content, name)
     if len(content) - start != math.prod(shape):
         raise ValueError(
-            f"{path} should hold {math.prod(shape)} bytes after its header, for {shape}, but holds {len(content) - start}"
+            f"{name} should hold {math.prod(shape)} bytes after its header, for {shape}, but holds {len(content) - start}"
         )
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
 
 
+def _header(content: bytes, name: object) -> tuple[int, tuple[int, ...]]:
+    """Length of the header of an IDX file, and the shape that it tells."""
+    if len(content) < 4 or content[:2] != b"\0\0":
+        raise ValueError(f"{name} is not an IDX file: it must start with two zero bytes")
+    kind, axes = content[2], content[3]
+    if kind != UNSIGNED_BYTE:
+        raise ValueError(f"{name} holds IDX type {kind:#04x}; only unsigned bytes ({UNSIGNED_BYTE:#04x}) are read")
+    start = 4 + 4 * axes
+    if not 1 <= axes <= MOST_AXES or len(content) < start:
+        raise ValueError(f"{name} ends within its header: {len(content)} bytes for {axes} axes")
+    return start, struct.unpack(f">{axes}I", content[4:start])
+
+
 def _content(path: Path) -> bytes:
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}") from None
-    return _unpacked(raw, path)
+    return _unpacked(read_bytes(path), path)
 
 
 def _unpacked(raw: bytes, name: object) -> bytes:
+    """The content of a file that may be gzipped; its header says how much that is, before there is memory for it."""
     if not raw.startswith(b"\x1f\x8b"):
         return raw
     try:
-        return gzip.decompress(raw)
-    except (EOFError, OSError, zlib.error):
+        first = zlib.decompressobj(wbits=31).decompress(raw, 4 + 4 * MOST_AXES)
+    except zlib.error:
         raise ValueError(f"{name} is not a whole gzip file: fetch it again") from None
+    start, shape = _header(first, name)
+    return unpack(raw, min(start + math.prod(shape), LARGEST), str(name))
 
 
 def load(data_dir: str | os.PathLike[str] | None = None) -> Digits:
@@ -96,8 +104,9 @@ def load(data_dir: str | os.PathLike[str] | None = None) -> Digits:
     parts, known = {}, True
     for key, (name, checksum) in FILES.items():
         path = _found(Path(folder), name)
-        parts[key] = read_idx(path)
-        known &= hashlib.sha256(_content(path)).hexdigest() == checksum
+        content = _content(path)
+        parts[key] = _array(content, path)
+        known &= hashlib.sha256(content).hexdigest() == checksum
     for part in ("train", "test"):
         images, labels = parts[f"{part}_images"], parts[f"{part}_labels"]
         if images.ndim != 3 or images.shape[1:] != (SIDE, SIDE):
@@ -158,7 +167,7 @@ def _fetch(name: str, path: Path, mirrors: Sequence[str], checksum: str) -> byte
     for mirror in mirrors:
         try:
             with urllib.request.urlopen(mirror + name, timeout=TIMEOUT) as answer:
-                raw = answer.read()
+                raw = answer.read(LARGEST)
             content = _unpacked(raw, name)
         except (URLError, OSError, ValueError) as error:
             problems.append(f"{mirror}: {getattr(error, 'reason', error)}")
@@ -166,8 +175,6 @@ def _fetch(name: str, path: Path, mirrors: Sequence[str], checksum: str) -> byte
         if hashlib.sha256(content).hexdigest() != checksum:
             problems.append(f"{mirror}: wrong checksum")
             continue
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{name}.", delete=False) as file:
-            file.write(raw)
-        os.replace(file.name, path)
+        write(path, raw)
         return content
     raise ValueError(f"could not fetch {name}: {'; '.join(problems)}")
