@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import textwrap
 import threading
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from nalm.files import replacing
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Mapping, Sequence
 
     from matplotlib.axes import Axes
@@ -240,7 +240,7 @@ def captioned(figure: Figure, caption: str) -> Figure:
 def save(figure: Figure, path: str | os.PathLike[str]) -> list[Path]:
     """Write a figure in the form that the path's suffix names, or as PNG and SVG where it has none; give what was written.
 
-    Parent folders are made. A file appears whole or not at all, and an SVG, PDF or EPS of the same figure is the same to the byte.
+    Parent folders are made. A file appears whole or not at all; SVG and PDF of the same figure are the same to the byte.
     """
     path = Path(path)
     if path.suffix not in ("", *FORMS):

@@ -74,7 +74,7 @@ class Result:
         return exports.history(self.raw)
 
     def plot(self, path: str | os.PathLike[str]) -> list[Path]:
-        """Draw success rate, solved-at step and sparsity error by range; PNG and SVG, or .png, .svg, .pdf or .eps by the path."""
+        """Draw success rate, solved-at step and sparsity error by range; the path may end in .png, .svg, .pdf or .eps."""
         from nalm import figures
 
         return figures.save(figures.three_panels(self.rows, labels=self.labels, caption=self.caption()), path)
