@@ -137,8 +137,8 @@ def benchmark(
 
     Args:
         module: registry name, a network of them (``nau+nmu`` one behind the other, ``nau/nmu`` behind a gate,
-            ``recurrent:nau:nmu`` and ``recurrent:frozen`` with a scratchpad), a list of names, or a function
-            ``(in_features, out_features) -> nn.Module``.
+            ``recurrent:nau:nmu`` and ``recurrent:frozen`` with a scratchpad), ``package.file:Class``, a class or function
+            ``(in_features, out_features) -> nn.Module``, a list of these, or a mapping of labels to them.
         task: `single-module`, `arithmetic-dataset`, `function4`, `large-scale`, `two-step`, `logic` or `comparison`; see
             `nalm list tasks`.
         operation: what is to be learned: add, sub, mul, div, reciprocal, square, sqrt or identity; of `two-step`, add-mul and
