@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import time
+import zlib
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -33,7 +34,7 @@ from nalm.images.networks import (
     product_weights,
 )
 from nalm.images.runs import Question, _criterion, run
-from nalm.images.trainer import Schedule, fit
+from nalm.images.trainer import Schedule, _resume, _save, fit
 from nalm.reproduction import reproduce
 
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "mnist"
@@ -128,6 +129,22 @@ class TestFiles:
             digits.load(folder)
         assert path.name in str(caught.value)
         assert "\n" not in str(caught.value)
+
+    def test_no_more_is_unpacked_than_the_header_says(self, folder):
+        """A gzip file that would unpack to a gigabyte is refused before it does."""
+        import tracemalloc
+
+        path = folder / f"{digits.FILES['train_images'][0]}.gz"
+        header = struct.pack(">HBB3I", 0, 8, 3, 40, 28, 28)
+        packer = zlib.compressobj(wbits=31)
+        path.write_bytes(
+            packer.compress(header) + b"".join(packer.compress(bytes(1 << 20)) for _ in range(200)) + packer.flush()
+        )
+        tracemalloc.start()
+        with pytest.raises(ValueError, match="unpacks to more than 31,376 bytes"):
+            digits.load(folder)
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+        tracemalloc.stop()
 
     def test_files_that_do_not_fit_together(self, folder):
         images, labels = (folder / digits.FILES[key][0] for key in ("test_images", "test_labels"))
@@ -480,13 +497,41 @@ class TestTrainer:
         assert [entry["epoch"] for entry in sparse] == [0, 3, 5]
 
     def test_a_foreign_checkpoint_is_refused(self, tmp_path):
-        path = tmp_path / "run.pt"
-        path.write_bytes(b"not a checkpoint")
-        with pytest.raises(ValueError, match="not a checkpoint of this network"):
-            self.train(Schedule(epochs=1), checkpoint=path)
-        torch.save({"epoch": 1, "network": {}, "optimiser": {}, "history": []}, path)
-        with pytest.raises(ValueError, match="remove it to start anew"):
-            self.train(Schedule(epochs=1), checkpoint=path)
+        path, good = tmp_path / "run.pt", {"epoch": 1, "network": {}, "optimiser": {}, "history": [], "seconds": 1.0}
+        changes = [{}, {"epoch": 10**9}, {"epoch": -1}, {"epoch": "x"}, {"seconds": math.nan}, {"history": 3}]
+        for change in [*changes, {"history": [{"epoch": 5}]}, {"network": 3}]:
+            _save(path, {**good, **change})
+            with pytest.raises(ValueError, match=r"not a checkpoint of this network.*remove it to start anew") as caught:
+                self.train(Schedule(epochs=1), checkpoint=path)
+            assert "\n" not in str(caught.value)
+
+    def test_no_flipped_bit_and_no_missing_byte_of_a_checkpoint_changes_a_result(self, tmp_path, caplog):
+        path, schedule = tmp_path / "run.pt", Schedule(epochs=2, batch=25)
+        wanted, _ = self.train(schedule, checkpoint=path)
+        whole, chance = path.read_bytes(), np.random.default_rng(0)
+        damaged = [b"", whole[:1], b"not a checkpoint", *(whole[: chance.integers(len(whole))] for _ in range(20))]
+        for place in chance.integers(8 * len(whole), size=100):
+            flipped = bytearray(whole)
+            flipped[place // 8] ^= 1 << place % 8
+            damaged.append(bytes(flipped))
+        for content in damaged:
+            path.write_bytes(content)
+            caplog.clear()
+            network, _, _ = tiny_network()
+            before, history = {name: p.clone() for name, p in network.state_dict().items()}, []
+            assert _resume(path, network, torch.optim.Adam(network.parameters()), history, 2) == (0, 0.0)
+            assert history == []
+            assert all(torch.equal(before[name], p) for name, p in network.state_dict().items())
+            assert [record.message.endswith("this run is trained from the start") for record in caplog.records] == [True]
+        assert self.train(schedule, checkpoint=path)[0] == wanted
+        assert path.read_bytes()[:18] == whole[:18], "the damaged checkpoint was replaced"
+
+    def test_checkpoints_reach_the_disk_before_they_have_their_name(self, tmp_path, monkeypatch):
+        order, flush, replace_ = [], os.fsync, os.replace
+        monkeypatch.setattr(os, "fsync", lambda handle: (order.append("fsync"), flush(handle))[1])
+        monkeypatch.setattr(os, "replace", lambda a, b: (order.append("replace"), replace_(a, b))[1])
+        self.train(Schedule(epochs=1), checkpoint=tmp_path / "run.pt")
+        assert order[:2] == ["fsync", "replace"]
 
     def test_killed_training_resumes_to_the_same_result(self, tmp_path):
         """A process is killed in the middle of training; what is started again ends as what was never disturbed."""

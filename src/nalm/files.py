@@ -67,7 +67,7 @@ def read_bytes(path: str | os.PathLike[str], most: int = LARGEST) -> bytes:
     """The bytes of a file of at most `most` bytes; `FileError` in one sentence where they are not to be had."""
     try:
         with open(path, "rb") as file:
-            data = file.read(most + 1)
+            data = file.read(min(os.fstat(file.fileno()).st_size or most, most) + 1)
     except FileNotFoundError:
         raise FileError(f"there is no file {path}") from None
     except IsADirectoryError:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import logging
-import os
 import pickle
-import tempfile
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from nalm.checks import finite, shown, whole
+from nalm.files import checksum, read_bytes, write
 from nalm.layers import units
 from nalm.training import LinearRamp
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["Schedule", "Trained", "best_device", "fit"]
 
 log = logging.getLogger(__name__)
+
+MARK, DIGITS = b"nalm checkpoint 1\n", 32
+"""What a checkpoint begins with; digits of the checksum that follows."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def fit(
     optimiser = torch.optim.Adam(_groups(network, schedule.decay), lr=schedule.learning_rate, fused=fused)
     nalms = list(units(network))
     history: list[dict[str, Any]] = []
-    start, before = _resume(checkpoint, network, optimiser, history)
+    start, before = _resume(checkpoint, network, optimiser, history, schedule.epochs)
     clock = time.process_time()
 
     def save(epochs: int) -> None:
@@ -167,23 +171,34 @@ def _evaluated(network: nn.Module, evaluate: Callable[[], dict[str, Any]]) -> di
 
 
 def _save(path: Path, state: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        torch.save(state, file)
-    os.replace(file.name, path)
+    packed = io.BytesIO()
+    torch.save(state, packed)
+    write(path, MARK + checksum(packed.getvalue()).encode() + packed.getvalue())
 
 
-def _resume(path: Path | None, network: nn.Module, optimiser: Any, history: list[dict[str, Any]]) -> tuple[int, float]:
-    """Load a checkpoint, if there is one, and give the epoch to go on with and the seconds that were spent on it."""
+def _resume(
+    path: Path | None, network: nn.Module, optimiser: Any, history: list[dict[str, Any]], epochs: int
+) -> tuple[int, float]:
+    """Load a checkpoint, if there is one, and give the epoch to go on with and the seconds that were spent on it.
+
+    A damaged one is reported and not used: training begins anew.
+    """
     if path is None or not path.exists():
         return 0, 0.0
+    data = read_bytes(path)
+    mark, packed = data[: len(MARK) + DIGITS], data[len(MARK) + DIGITS :]
+    if mark != MARK + checksum(packed).encode():
+        log.warning("%s is damaged, or no checkpoint of this version: this run is trained from the start", path)
+        return 0, 0.0
     try:
-        state = torch.load(path, weights_only=True)
+        state = torch.load(io.BytesIO(packed), weights_only=True)
+        epoch, seconds = whole("epoch", state["epoch"], 0, epochs), finite("seconds", state["seconds"], 0)
+        known = list(state["history"])
+        if not all(isinstance(entry, dict) and 0 <= entry["epoch"] <= epoch for entry in known):
+            raise ValueError("its history does not fit its epoch")
         network.load_state_dict(state["network"])
         optimiser.load_state_dict(state["optimiser"])
-        history.extend(state["history"])
-        return int(state["epoch"]), float(state["seconds"])
-    except (RuntimeError, KeyError, ValueError, EOFError, pickle.UnpicklingError) as error:
-        raise ValueError(
-            f"{path} is not a checkpoint of this network ({str(error).splitlines()[0]}): remove it to start anew"
-        ) from None
+    except (RuntimeError, KeyError, ValueError, TypeError, IndexError, EOFError, pickle.UnpicklingError) as error:
+        raise ValueError(f"{path} is not a checkpoint of this network ({shown(error)}): remove it to start anew") from None
+    history.extend(known)
+    return epoch, seconds
