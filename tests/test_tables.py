@@ -115,7 +115,9 @@ def test_rows_lack_only_what_the_law_needs(rng):
 
 def test_nothing_but_missing_values_is_no_law(rng):
     table = pd.DataFrame({"a": np.nan, "y": rng.normal(size=50)})
-    assert not discover(table, "y").found
+    found = discover(table, "y")
+    assert not found.found
+    assert json.loads(json.dumps(found.to_json(), allow_nan=False))["range"]["a"] == [None, None]
     with pytest.raises(ValueError, match="0 of 50 rows have a number in 'a'"):
         discover(table, "a")
 

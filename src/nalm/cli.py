@@ -475,7 +475,9 @@ def _print_discovery(found: Any) -> None:
     outside = "" if found.outside is None else f", {found.outside:.2g} outside (the outermost rows, found without them)"
     typer.echo(f"error in units of the target's spread: {found.inside:.2g} inside{outside}; {document['rows']:,} rows")
     if document["others"]:
-        lines = [(one["formula"], f"{one['error']:.2g}", str(one["complexity"])) for one in document["others"][:5]]
+        lines = [
+            (one["formula"], terminal.number(one["error"], ".2g"), str(one["complexity"])) for one in document["others"][:5]
+        ]
         terminal.print_table(("runner-up", "error", "complexity"), lines)
     for remark in found.remarks:
         typer.echo(f"- {remark}")

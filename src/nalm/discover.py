@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -76,13 +77,13 @@ class Discovery:
             "reason": self.model.reason_,
             "formula": text(self.formula),
             "latex": latex(self.formula),
-            "error_inside": self.inside,
-            "error_outside": self.outside,
+            "error_inside": _plain(self.inside),
+            "error_outside": _plain(self.outside),
             "same_formula_without_outer_rows": self.same_outside,
             "rows": len(self.table),
-            "range": domain["range"],
+            "range": {name: [_plain(low), _plain(high)] for name, (low, high) in domain["range"].items()},
             "undefined": list(map(condition, domain["undefined"])),
-            "others": [{"formula": text(f), "error": error, "complexity": size} for f, error, size in self.others],
+            "others": [{"formula": text(f), "error": _plain(error), "complexity": size} for f, error, size in self.others],
             "remarks": self.remarks,
             "left_out": self.left_out,
         }
@@ -155,12 +156,14 @@ def discover(
     used = [name for name in names if sp.Symbol(name, real=True) in model.formula_.free_symbols]
     inner = _inner(x[used or needed].to_numpy())
     outside, same = None, False
-    if needed and inner.sum() >= 5 and not inner.all():
-        part = NALMRegressor(**settings).fit(x.loc[inner, needed], y[inner])
+    among = needed if model.found_ else used  # what is no law is not worth a long search
+    if among and inner.sum() >= 5 and not inner.all():
+        part = NALMRegressor(**settings).fit(x.loc[inner, among], y[inner])
         unit = float(np.abs(y).max()) or 1.0
-        missed = (part.predict(x.loc[~inner, needed]) - y[~inner]) / unit
+        missed = (part.predict(x.loc[~inner, among]) - y[~inner]) / unit
         outside = float(np.sqrt(np.mean(np.square(missed)))) / (float(np.std(y / unit)) or 1.0)
-        same = part.law_.widened(np.flatnonzero(model.needed_), len(names)).pattern == model.law_.pattern
+        columns = np.array([names.index(name) for name in among])
+        same = part.law_.widened(columns, len(names)).pattern == model.law_.pattern
     remarks = texts + _open_questions(x, model, outside, same)
     law = rounded(model.law_, x.to_numpy(), y.to_numpy())
     formula = shortened(law.expression([sp.Symbol(name, real=True) for name in names]))
@@ -208,6 +211,11 @@ def _inner(x: NDArray[np.float64]) -> NDArray[np.bool_]:
     return inner
 
 
+def _plain(value: float | None) -> float | None:
+    """A number as JSON knows it."""
+    return value if value is not None and math.isfinite(value) else None
+
+
 def _summary(names: Sequence[str], one: str, many: str) -> list[str]:
     """A remark on each column if they are few, or one on all."""
     if len(names) <= LISTED:
@@ -238,9 +246,9 @@ def _open_questions(x: pd.DataFrame, model: NALMRegressor, outside: float | None
         for second in ranks.columns[:i]
         if abs(ranks.loc[first, second]) >= TOGETHER and {first, second} & used
     ]
-    if outside is None:
+    if outside is None and used:
         remarks.append("too few rows to measure the error outside the range")
-    elif not same:
+    elif outside is not None and not same:
         remarks.append("without the outermost rows another formula is found: do not trust this one outside its range")
     domain = model.domain_
     remarks += [f"no value where {one}" for one in map(condition, domain["undefined"])]
