@@ -30,6 +30,8 @@ DRAWN = 5_000
 """Most rows that are drawn; more points would be a blot."""
 MANY = 0.1
 """Share of the rows that a column must lack for that to be mentioned where it was not searched."""
+SHORT = 3
+"""Restarts that a description without the outermost rows is worth."""
 LISTED = 4
 """Columns that a remark names one by one."""
 TOGETHER = 0.99
@@ -156,7 +158,9 @@ def discover(
     used = [name for name in names if sp.Symbol(name, real=True) in model.formula_.free_symbols]
     inner = _inner(x[used or needed].to_numpy())
     outside, same = None, False
-    among = needed if model.found_ else used  # what is no law is not worth a long search
+    among = needed if model.found_ else used
+    if not model.found_:  # not worth a long search
+        settings["restarts"] = min(model.restarts, SHORT)
     if among and inner.sum() >= 5 and not inner.all():
         part = NALMRegressor(**settings).fit(x.loc[inner, among], y[inner])
         unit = float(np.abs(y).max()) or 1.0
