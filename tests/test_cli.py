@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -109,10 +110,25 @@ def test_interruption_says_so(monkeypatch, capsys):
     assert run(monkeypatch, capsys) == (130, "", "nalm: stopped\n")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="signals of Unix")
+def test_an_interrupt_is_honoured_while_compiled_code_runs():
+    """Hashing for minutes without a look at Python stands for a compiler."""
+    work = "hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"
+    code = f"import hashlib; from nalm import cli; cli.app = lambda **_: (print('at work', flush=True), {work}); cli.main()"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "at work\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "nalm: stopped\n")
+
+
 BENCH = ("bench", "single-module", "--operation", "mul", "--range", "U[1,2)", "--seeds", "2", "--iterations", "100")
 
 
 def test_bench_as_json(monkeypatch, capsys, tmp_path):
+    (tmp_path / "precious").write_text("precious")
+    for suffix in ("csv", "png", "svg"):
+        (tmp_path / f"single-module-mul.{suffix}").symlink_to(tmp_path / "precious")
     arguments = (*BENCH, "--module", "nmu,snmu", "--set", "log_interval=50", "--out", str(tmp_path), "--json", "--runs")
     code, out, err = run(monkeypatch, capsys, *arguments)
     assert (code, err) == (0, "")
@@ -120,7 +136,8 @@ def test_bench_as_json(monkeypatch, capsys, tmp_path):
     assert set(document) == {"rows", "engine", "seconds", "compile_seconds", "runs"}
     assert [row["module"] for row in document["rows"]] == ["nmu", "snmu"]
     assert len(document["runs"]) == 4
-    names = sorted(path.name for path in tmp_path.iterdir())
+    names = sorted(path.name for path in tmp_path.iterdir() if path.name != "precious")
+    assert (tmp_path / "precious").read_text() == "precious", "no link is followed"
     assert names == ["results.sqlite", "single-module-mul.csv", "single-module-mul.png", "single-module-mul.svg"]
 
 

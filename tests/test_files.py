@@ -77,3 +77,14 @@ def test_gzip_data_is_unpacked_up_to_a_size():
 def test_a_checksum_knows_where_parts_end():
     assert files.checksum("ab", "c") != files.checksum("a", "bc")
     assert files.checksum("ab", b"c") == files.checksum("ab", "c")
+
+
+def test_tables_are_written_whole_and_follow_no_link(tmp_path):
+    precious, link = tmp_path / "precious", tmp_path / "table.csv"
+    precious.write_text("precious")
+    link.symlink_to(precious)
+    files.write_table(link, [{"a": 1, "b": "x,y"}, {"a": None, "b": "é"}])
+    assert precious.read_text() == "precious"
+    assert link.read_bytes() == 'a,b\r\n1,"x,y"\r\n,é\r\n'.encode()
+    with pytest.raises(files.FileError, match="cannot write"):
+        files.write_table(precious / "below.csv", [{"a": 1}])

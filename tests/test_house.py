@@ -22,6 +22,7 @@ LEVELS = {
     "files": 0,
     "identity": 0,
     "grammar": 0,
+    "interrupts": 0,
     "native": 0,
     "notation": 0,
     "operations": 0,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
 import json
 import os
@@ -16,6 +15,8 @@ import typer
 
 from nalm import __version__, terminal
 from nalm.checks import literal
+from nalm.files import read_text, write, write_table
+from nalm.interrupts import prompt_interrupts, stopped
 from nalm.progress import progress_bar
 
 app = typer.Typer(
@@ -210,7 +211,7 @@ def bench(
     files = []
     if out is not None:
         files = [str(path) for path in result.plot(os.path.join(out, f"{task}-{operation}"))]
-        files.append(_write_table(result.rows, os.path.join(out, f"{task}-{operation}.csv")))
+        files.append(str(write_table(os.path.join(out, f"{task}-{operation}.csv"), result.rows)))
     for failure in result.failures[:5]:
         sys.stderr.write(f"nalm: failed: {failure}\n")
     if as_json:
@@ -231,14 +232,6 @@ def _setting(text: str, option: str = "--set") -> tuple[str, Any]:
     if not sign:
         raise typer.BadParameter(f"{option} takes name=value, got {text!r}")
     return name.strip(), literal(value)
-
-
-def _write_table(rows: list[dict[str, Any]], path: str) -> str:
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
 
 
 def _print_bench(result: Any, files: list[str]) -> None:
@@ -299,9 +292,9 @@ def reproduce_command(
         elif every:
             reports = reproduction.reproduce_all(budget, seeds, out, data_dir=data_dir, progress=progress)
     if page is not None:
-        previous = Path(page).read_text(encoding="utf-8") if Path(page).is_file() else ""
+        previous = read_text(page) if Path(page).is_file() else ""
         text = pages.page(str(out), previous) if identity is None else pages.own_page(str(out))
-        Path(page).write_text(text, encoding="utf-8")
+        write(page, text)
     if as_json:
         typer.echo(json.dumps({"reports": [report.to_json() for report in reports]}, ensure_ascii=False))
         return
@@ -551,7 +544,8 @@ def main() -> None:
     if sys.stdout is None:
         sys.exit(_complain("cannot write the output: standard output is closed", 1))
     try:
-        status = app(standalone_mode=False)
+        with prompt_interrupts():
+            status = app(standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
         message = getattr(error, "format_message", error.__str__)()
@@ -568,7 +562,7 @@ def main() -> None:
     except MemoryError:
         status = _complain("there is not enough memory for this", 1)
     except (typer.Abort, KeyboardInterrupt):
-        status = _complain("stopped", 130)
+        status = stopped()
     sys.exit(status or 0)
 
 

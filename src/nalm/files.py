@@ -8,17 +8,19 @@ they believe them. What the bytes mean is for others to say.
 from __future__ import annotations
 
 import contextlib
+import csv
 import hashlib
+import io
 import os
 import tempfile
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["FileError", "checksum", "read_bytes", "read_text", "replacing", "unpack", "write"]
+__all__ = ["FileError", "checksum", "read_bytes", "read_text", "replacing", "unpack", "write", "write_table"]
 
 LARGEST = 1 << 30
 """Most bytes of a file that is read at once, where the caller names no other limit."""
@@ -61,6 +63,15 @@ def write(path: str | os.PathLike[str], content: bytes | str) -> Path:
     with replacing(path) as new:
         new.write_bytes(content.encode() if isinstance(content, str) else content)
     return Path(path)
+
+
+def write_table(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> Path:
+    """Write rows with the same keys as CSV, as `write` does."""
+    text = io.StringIO(newline="")
+    table = csv.DictWriter(text, rows[0].keys())
+    table.writeheader()
+    table.writerows(rows)
+    return write(path, text.getvalue())
 
 
 def read_bytes(path: str | os.PathLike[str], most: int = LARGEST) -> bytes:

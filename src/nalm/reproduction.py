@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import platform
@@ -25,6 +24,7 @@ from nalm.engine import fused, reference
 from nalm.engine.data import Job
 from nalm.exact import COMPUTATIONS
 from nalm.experiments import load, load_all
+from nalm.files import write, write_table
 from nalm.limits import robust_limits
 from nalm.models import model_of
 from nalm.pages import section
@@ -117,15 +117,9 @@ class Report:
         """Write report.json, tables as CSV and Markdown, and the figure as PNG and SVG; give the files."""
         document = self.to_json()
         written = [folder / "report.json", folder / "report.md"]
-        written[0].write_text(json.dumps(document, ensure_ascii=False, indent=1), encoding="utf-8")
-        written[1].write_text("\n".join(section(document, self.experiment)) + "\n", encoding="utf-8")
-        for name in ("table", "claims"):
-            if document[name]:
-                written.append(folder / f"{name}.csv")
-                with written[-1].open("w", encoding="utf-8", newline="") as file:
-                    writer = csv.DictWriter(file, document[name][0].keys())
-                    writer.writeheader()
-                    writer.writerows(document[name])
+        write(written[0], json.dumps(document, ensure_ascii=False, indent=1))
+        write(written[1], "\n".join(section(document, self.experiment)) + "\n")
+        written += [write_table(folder / f"{name}.csv", document[name]) for name in ("table", "claims") if document[name]]
         drawn = self.figure()
         return written + (figures.save(drawn, folder / "figure") if drawn else [])
 
