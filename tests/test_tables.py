@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from nalm import NALMRegressor, notation, terminal
+from nalm import NALMRegressor, notation, regressor, terminal
 from nalm.discover import discover, read_table
-from nalm.discovery import ranked, speaks
+from nalm.discovery import Settings, ranked, speaks
 from nalm.dynamics.trajectories import columns_of
 from nalm.tables import cells_of, reading
 
@@ -86,6 +86,14 @@ def test_columns_that_were_not_searched_are_not_said_to_play_no_part(rng):
     assert found.model.searched_.sum() == 6
     assert sum("play" in remark for remark in found.remarks) == 4, "those of the six that the law lacks"
     assert sum("looked at and not needed" in remark for remark in found.remarks) == 1
+
+
+def test_a_law_that_lacks_a_column_that_was_not_searched_is_none(rng):
+    x = rng.uniform(1, 2, (400, 3))
+    y = x[:, 0] * x[:, 1] * (1 + 0.01 * rng.normal(size=400)) + 0.05 * x[:, 2]
+    rows = regressor._Rows(x, y, np.ones(400))
+    found = regressor._find_among(np.arange(2), rows, Settings(restarts=1), None, rng)
+    assert "noise level" in found.doubt
 
 
 def test_more_columns_are_searched_where_few_give_no_law(rng):

@@ -14,7 +14,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from nalm.discovery import (
-    EXACT,
     OPERATIONS,
     Candidate,
     Settings,
@@ -316,8 +315,6 @@ def _find(rows: _Rows, settings: Settings, noise: float | None, generator: np.ra
         return found._replace(searched=none, needed=none)
     for number in STAGES if len(order) > STAGES[-1] else [len(order)]:
         found = _find_among(np.sort(order[:number]), rows, settings, noise, generator)
-        if not found.doubt and number < len(order) and found.error >= EXACT and _leaves_more(rows, found):
-            found = found._replace(doubt="columns that were not searched have to do with what the formula leaves over")
         if not found.doubt:
             break
     used = np.flatnonzero([any(e) for e in zip(*(term.exponents for term in found.law.parts), strict=True)])
@@ -325,12 +322,6 @@ def _find(rows: _Rows, settings: Settings, noise: float | None, generator: np.ra
     if len(used) and not found.doubt and len(rows.complete(used).y) > len(rows.complete(found.needed).y):
         return _find_among(used, rows, settings, noise, generator)._replace(searched=found.searched)
     return found
-
-
-def _leaves_more(rows: _Rows, found: _Found) -> bool:
-    """Whether any column says something about what a law leaves over."""
-    left = rows.y - found.law.values(rows.x)
-    return speaks(rows.x[np.isfinite(left)], left[np.isfinite(left)])
 
 
 def _find_among(
@@ -342,7 +333,13 @@ def _find_among(
     table = Table(x[some], y[some], weight[some], generator, noise)
     found = search(table, settings, generator)
     constant = next(one for one in found if not any(any(term.exponents) for term in one.law.parts))
-    doubt, listed = verdict(TableEvidence(table, found, constant, settings.operations)), _listed(found, constant)
+
+    def unseen(law: Law) -> bool:
+        left = rows.y - law.widened(chosen, rows.x.shape[1]).values(rows.x)
+        return speaks(rows.x[np.isfinite(left)], left[np.isfinite(left)])
+
+    others = unseen if len(chosen) < len(rows.varying()) else None
+    doubt, listed = verdict(TableEvidence(table, found, constant, settings.operations, others)), _listed(found, constant)
     if len(y) > MOST_ROWS:
         listed[0] = refitted(Table(x, y, weight, generator, noise), listed[0].law)
     front = [one._replace(law=one.law.widened(chosen, rows.x.shape[1])) for one in listed]

@@ -55,7 +55,10 @@ def speaks(x: NDArray[np.float64], left: NDArray[np.float64]) -> bool:
     x, left = _filled(x[:ROWS]), left[:ROWS]
     left = left - left.mean()
     terms = _terms(x[:, np.argsort(-_alike(x, left), kind="stable")[:PAIRED]])
-    chi = np.square(_against(terms, terms, left)) / _against(terms**2, terms**2, left**2)
+    squares = _against(terms**2, terms**2, left**2)
+    means = _against(terms, terms, np.full(len(left), 1 / len(left)))
+    spread = squares - 2 * means * _against(terms, terms, left**2) + means**2 * float(left @ left)
+    chi = np.square(_against(terms, terms, left)) / np.maximum(spread, NOTHING * squares)
     return float(np.nan_to_num(chi, posinf=0.0).max()) > 2 * math.log(chi.size) + SURE
 
 

@@ -23,7 +23,7 @@ from nalm.discovery.law import ARBITRARY, ROOTS, Term, coefficient_complexity
 from nalm.discovery.table import EXACT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -114,6 +114,8 @@ class TableEvidence(Evidence):
     """The shortest first."""
     constant: Candidate
     operations: Sequence[str]
+    unseen: Callable[[Law], bool] | None = None
+    """Whether columns that were not searched say something about what a law leaves over, if there are any."""
 
     @property
     def _best(self) -> Candidate:
@@ -136,6 +138,8 @@ class TableEvidence(Evidence):
         table, best, rows = self.table, self._best, len(self.table.all_y)
         if table.noise is not None:
             return table.excess(best.law) > 1 + 4 / math.sqrt(rows)
+        if self.unseen is not None and self.unseen(best.law):
+            return True
         few = rows < FEW_ROWS and best.error > SMALL_ERROR
         return few or not table.looks_like_noise(best.law) or _depends_on_inputs(table, best.law) or _parted(table, self.found)
 
