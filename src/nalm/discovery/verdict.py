@@ -97,7 +97,7 @@ def verdict(evidence: Evidence) -> str:
         if evidence.leaves_something():
             return "no law of this form explains the data to the noise level"
     if evidence.is_connected():
-        return "the states depend on each other, so that other laws say the same of these data"
+        return "these data do not tell this law from another that is as simple"
     if evidence.is_exact():
         return ""
     if evidence.follows_any_curve():
@@ -133,6 +133,7 @@ class TableEvidence(Evidence):
         """The description must be clearly shorter."""
         return self._best is self.constant or self._best.length > self.constant.length - SURE
 
+    @np.errstate(all="ignore")
     def leaves_something(self) -> bool:
         """An error of its own, in size or in place; or, where the noise is known, more than that."""
         table, best, rows = self.table, self._best, len(self.table.all_y)
@@ -163,6 +164,7 @@ class TableEvidence(Evidence):
         saturates = law.power == 1 and (len(law.terms), len(law.below)) == (1, 2)
         return numbers > MOST_NUMBERS or (numbers >= (1 if law.power != 1 else 2) and not saturates and _is_series(law))
 
+    @np.errstate(all="ignore")
     def has_rivals(self) -> bool:
         """Formulas as simple that lead elsewhere, with one exponent beside, or with a function in place of a power."""
         table, best = self.table, self._best
@@ -206,21 +208,24 @@ def chance(left: NDArray[np.float64], taken: NDArray[np.float64], basis: NDArray
 
 
 def _depends_on_inputs(table: Table, law: Law) -> bool:
-    """Whether what a law leaves over, or its size, goes with polynomials of the inputs' ranks."""
-    values, root = law.values(table.all_x), np.sqrt(table.all_weight)[:, None]
-    sizes = np.where(values != 0, np.abs(values), table.scale)
-    left = table.all_y - values
+    """Whether what a law leaves over, or its size, goes with polynomials of the inputs' ranks.
+
+    Rows in which the law is zero say nothing about noise in proportion to it.
+    """
+    some = law.values(table.all_x) != 0
+    x, values, root = table.all_x[some], law.values(table.all_x[some]), np.sqrt(table.all_weight[some])[:, None]
+    sizes, left = np.abs(values), table.all_y[some] - values
     even, relative = np.log(np.mean(np.square(left)) + 1e-300), np.log(np.mean(np.square(left / sizes)) + 1e-300)
     scale = sizes if relative + 2 * np.log(sizes).mean() < even else np.full(len(left), table.scale)
     left = left / scale
     left = left.clip(*(OUTLIER * np.sqrt(np.mean(np.square(left))) * np.array([-1, 1])))
-    basis, taken = root * _polynomials(table.all_x), root / scale[:, None] * _slopes(law, table.all_x)
+    basis, taken = root * _polynomials(x), root / scale[:, None] * _slopes(law, x)
     if not np.isfinite(taken).all():
         return False
     even_size = root * np.column_stack([np.ones(len(left)), np.log(sizes)])
     if chance(root[:, 0] * np.sqrt(np.abs(left)), even_size, basis) < UNEVEN:
         return True
-    bases = [basis, *(root * _polynomials(column[:, None]) for column in table.all_x.T)]
+    bases = [basis, *(root * _polynomials(column[:, None]) for column in x.T)]
     return min(chance(root[:, 0] * left, taken, one) for one in bases) * len(bases) < RARE
 
 
