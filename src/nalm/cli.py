@@ -518,6 +518,7 @@ def speed(
         progress.start(len(names), "modules")
         rows = []
         for name in names:
+            progress.say(f"compiling and timing {name}")
             rows += measure([name])
             progress.advance(1)
     if as_json:
