@@ -360,3 +360,59 @@ def test_a_killed_benchmark_resumes_to_the_same_result():
     done = subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "resumed result equals the undisturbed one" in done.stdout
+
+
+COMMANDS = [("list", "modules"), ("list", "tasks"), ("list", "experiments"), ("list", "distributions")]
+COMMANDS += [(name,) for name in ("bench", "reproduce", "discover", "data", "speed")]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_and_the_common_options(monkeypatch, capsys, command):
+    code, out, err = run(monkeypatch, capsys, *command, "-h")
+    assert (code, err) == (0, "")
+    assert all(option in out for option in ("-v, --verbose", "-q, --quiet", "--threads", "-h, --help", "--json"))
+    code, out, err = run(
+        monkeypatch, capsys, *command, "--threads", "0", *{"bench": BENCH[1:4], "discover": ["x"]}.get(command[0], [])
+    )
+    assert (code, out) == (2, "")
+
+
+def test_threads_and_loudness_are_set(monkeypatch, capsys):
+    from nalm import native, progress
+
+    for name in (native.THREADS, "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "3")
+    assert native.cores() == 3
+    assert run(monkeypatch, capsys, "list", "tasks", "-q", "--threads", "2")[0] == 0
+    assert native.cores() == 2
+    assert not progress._shown
+    assert run(monkeypatch, capsys, "list", "tasks", "-v")[0] == 0
+    assert progress._shown
+    code, _, err = run(monkeypatch, capsys, "list", "tasks", "-v", "-q")
+    assert (code, "exclude each other" in err) == (2, True)
+
+
+def test_completion_can_be_installed(monkeypatch, capsys):
+    code, out, _ = run(monkeypatch, capsys, "--help")
+    assert code == 0
+    assert "--install-completion" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((*BENCH, "--module", ""), "--module needs at least one name, got ''"),
+        ((*BENCH, "--module", " , "), "--module needs at least one name"),
+        (("speed", "--module", ""), "--module needs at least one name"),
+        ((*BENCH, "--module", "nmu", "--runs"), "--runs goes with --json"),
+        (("reproduce", "S:tab9", "--series", "nmu"), "S:tab9 is computed and has no series, got nmu"),
+        (("reproduce", "D:fig1a", "--series", ""), "--series needs at least one name"),
+        (("reproduce", "D:fig1a", "--series", "L2"), "has no series 'L2'"),
+        (("reproduce", "--all", "--series", "nmu"), "--series goes with the id of one experiment"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(monkeypatch, capsys, arguments, message):
+    code, out, err = run(monkeypatch, capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import nalm
-from nalm import claims, experiments, pages, planning, reproduction, runner, simple_arithmetic
+from nalm import claims, experiments, pages, planning, registry, reproduction, runner, simple_arithmetic
 from nalm.claims import Row
 from nalm.dynamics import studies as ode_studies
 from nalm.experiments import Claim, load, load_all, parse
@@ -508,6 +508,16 @@ def test_variants_train(name):
     module.train()(x).square().sum().backward()
     assert all(p.grad.isfinite().all() for key, p in module.named_parameters() if key != "statistics")
     assert module.eval()(x).shape == (64, 1)
+
+
+@pytest.mark.parametrize("name", list(registry.modules()))
+def test_an_experiment_with_any_module_has_an_estimate(name):
+    record = registry.info(name)
+    task = {"nlrl": "logic", "nsr": "comparison"}.get(name, "single-module")
+    text = SMALL.replace('module = "snmu"\noptions = { noise_range = [1.0, 2.0] }', f'module = "{name}"')
+    operation = record.operations[0] if record.operations else "mul"
+    text = text.replace('operation = "mul"', f'task = "{task}"\noperation = "{operation}"')
+    assert 0 < planning.estimate(parse(text, "small.toml"), "quick") < 1e4
 
 
 def test_estimates_grow_with_the_budget():

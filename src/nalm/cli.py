@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import io
 import json
+import logging
 import os
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nalm import __version__, terminal
-from nalm.checks import literal
+from nalm.checks import literal, whole
 from nalm.files import read_text, write, write_table
 from nalm.interrupts import prompt_interrupts, stopped
-from nalm.progress import progress_bar
+from nalm.native import THREADS, cores
+from nalm.progress import progress_bar, show_bars
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 app = typer.Typer(
     name="nalm",
     help="Neural Arithmetic Logic Modules: layers that learn exact arithmetic.",
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="`nalm bench -h` shows what a command takes; `nalm --install-completion` completes names in your shell.",
 )
 listing = typer.Typer(help="Show what there is.", rich_markup_mode=None)
 app.add_typer(listing, name="list")
@@ -42,6 +50,52 @@ def _whole_number(text: str) -> int:
         raise typer.BadParameter(f"{text!r} is not a whole number") from None
 
 
+def command(name: str, home: typer.Typer = app) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a function a command, which takes -v, -q and --threads beside its own options."""
+
+    def made(function: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def run(*, verbose: bool, quiet: bool, threads: int | None, **values: Any) -> None:
+            _settle(verbose, quiet, threads)
+            function(**values)
+
+        taken = [*inspect.signature(function, eval_str=True).parameters.values(), *COMMON]
+        run.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in taken}
+        return home.command(name)(run)
+
+    return made
+
+
+def _common(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+COMMON = (
+    _common("verbose", Annotated[bool, typer.Option("--verbose", "-v", help="Say more about what is being done.")], False),
+    _common("quiet", Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no warnings.")], False),
+    _common(
+        "threads",
+        Annotated[int | None, typer.Option(parser=_whole_number, help="Most threads, or processes; default: all cores.")],
+        None,
+    ),
+)
+"""What every command takes."""
+
+
+def _settle(verbose: bool, quiet: bool, threads: int | None) -> None:
+    """Set how much is said, and how many threads work."""
+    if verbose and quiet:
+        raise typer.BadParameter("-v and -q exclude each other")
+    logging.basicConfig(format="nalm: %(message)s")
+    logging.getLogger("nalm").setLevel(logging.ERROR if quiet else logging.INFO if verbose else logging.WARNING)
+    if quiet:
+        warnings.simplefilter("ignore")
+    show_bars(not quiet)
+    if threads is not None:
+        os.environ[THREADS] = os.environ["OMP_NUM_THREADS"] = str(whole("--threads", threads, 1, 1024))
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"nalm {__version__}")
@@ -57,7 +111,7 @@ def _options(
     """Neural Arithmetic Logic Modules: layers that learn exact arithmetic."""
 
 
-@listing.command("modules")
+@command("modules", listing)
 def list_modules(as_json: Json = False) -> None:
     """Every module: what it can express exactly, for which inputs, and where it comes from."""
     from nalm.registry import PAPERS, modules
@@ -83,7 +137,7 @@ def list_modules(as_json: Json = False) -> None:
     terminal.print_table(headings, lines)
 
 
-@listing.command("tasks")
+@command("tasks", listing)
 def list_tasks(as_json: Json = False) -> None:
     """Every task that modules can be benchmarked on."""
     from nalm.tasks import TASKS
@@ -91,7 +145,7 @@ def list_tasks(as_json: Json = False) -> None:
     _print_pairs("tasks", {name: task.summary for name, task in TASKS.items()}, as_json)
 
 
-@listing.command("experiments")
+@command("experiments", listing)
 def list_experiments(as_json: Json = False) -> None:
     """Every published experiment that `nalm reproduce` runs, with the time that it will take on this machine."""
     from nalm.experiments import LEFT_OUT, load_all
@@ -122,7 +176,7 @@ def list_experiments(as_json: Json = False) -> None:
     terminal.print_table(headings, lines)
     for names, reason in LEFT_OUT.items():
         typer.echo(f"left out: {names}: {reason}")
-    typer.echo(f"{len(rows)} experiments; times are estimates for {os.cpu_count()} cores of this machine")
+    typer.echo(f"{len(rows)} experiments; times are estimates for {cores()} cores of this machine")
 
 
 def _duration(seconds: float) -> str:
@@ -131,7 +185,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-@listing.command("distributions")
+@command("distributions", listing)
 def list_distributions(as_json: Json = False) -> None:
     """Every form of a range or distribution, by example."""
     from nalm.sampling import FORMS
@@ -147,7 +201,7 @@ def _print_pairs(kind: str, pairs: dict[str, str], as_json: bool) -> None:
         typer.echo(f"{name:20} {text}")
 
 
-@app.command("bench")
+@command("bench")
 def bench(
     task: Annotated[str, typer.Argument(help="Task; `nalm list tasks` shows them.")],
     module: Annotated[
@@ -187,6 +241,8 @@ def bench(
     """Train modules on an operation over ranges and seeds; print the table, and store results and figure under --out."""
     from nalm.runner import benchmark
 
+    if with_runs and not as_json:
+        raise typer.BadParameter("--runs goes with --json")
     values = dict(_setting(text) for text in set_values or [])
     if iterations is not None:
         values["iterations"] = iterations
@@ -254,7 +310,7 @@ def _print_bench(result: Any, files: list[str]) -> None:
         typer.echo(f"wrote {path}")
 
 
-@app.command("reproduce")
+@command("reproduce")
 def reproduce_command(
     identity: Annotated[str | None, typer.Argument(metavar="ID", help="Figure or table, such as T:fig5.7.")] = None,
     budget: Annotated[str, typer.Option(help="quick (about half a minute) or paper (as published).")] = "quick",
@@ -280,12 +336,14 @@ def reproduce_command(
         raise typer.BadParameter("give the id of an experiment, or --all; `nalm list experiments` shows the ids")
     if budget not in BUDGETS:
         raise typer.BadParameter(f"unknown budget {budget!r}; there are: {', '.join(BUDGETS)}")
+    if series is not None and identity is None:
+        raise typer.BadParameter("--series goes with the id of one experiment")
     if page is not None and out is None:
         raise typer.BadParameter("--page needs --out, the folder with the reports")
     reports = []
     with progress_bar() as progress:
         if identity is not None:
-            names = _names(series) if series else None
+            names = _names(series, "--series") if series is not None else None
             reports.append(
                 reproduction.reproduce(identity, budget, seeds, out, series=names, data_dir=data_dir, progress=progress)
             )
@@ -363,7 +421,7 @@ def _print_summary(reports: list[Any]) -> None:
     typer.echo(f"{len(reports)} experiments, {total / 60:.0f} minutes")
 
 
-@app.command("discover")
+@command("discover")
 def discover_command(
     file: Annotated[str, typer.Argument(help="csv, tsv (also .gz), xlsx, parquet, feather or json; or `planets`.")],
     target: Annotated[str | None, typer.Option(help="Column that the law is to give.")] = None,
@@ -393,11 +451,11 @@ def discover_command(
         return
     settings: dict[str, Any] = {"max_terms": max_terms}
     if operations is not None:
-        settings["operations"] = tuple(_names(operations))
+        settings["operations"] = tuple(_names(operations, "--operations"))
     found = discover(
         table,
         str(target),
-        _names(features) if features is not None else None,
+        _names(features, "--features") if features is not None else None,
         noise=noise if noise == "auto" else _positive(noise),
         random_state=seed,
         **settings,
@@ -422,7 +480,7 @@ def _discover_ode(
 ) -> None:
     from nalm.dynamics import discover_ode
 
-    names = _names(states) if states is not None else None
+    names = _names(states, "--features") if states is not None else None
     with progress_bar() as progress:
         found = discover_ode(table, time, names, max_terms=max_terms, seed=seed, progress=progress)
     document = found.to_json()
@@ -439,8 +497,11 @@ def _discover_ode(
     _draw(found, plot, as_json)
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+def _names(text: str, option: str = "--module") -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise typer.BadParameter(f"{option} needs at least one name, got {text!r}")
+    return names
 
 
 def _modules(text: str) -> list[str]:
@@ -476,7 +537,7 @@ def _print_discovery(found: Any) -> None:
         typer.echo(f"- {remark}")
 
 
-@app.command("data")
+@command("data")
 def data_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Data set: mnist.")],
     data_dir: Annotated[str | None, typer.Option(help="Folder; default: NALM_DATA, else ./data/mnist.")] = None,
@@ -499,7 +560,7 @@ def data_command(
     )
 
 
-@app.command("speed")
+@command("speed")
 def speed(
     module: Annotated[
         str | None, typer.Option(help="Names or package.file:Class, separated by commas; default: all with a kernel.")

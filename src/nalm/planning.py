@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import replace
 from functools import cache
@@ -15,6 +14,7 @@ from nalm.engine.kernels import Program
 from nalm.engine.kernels.program import POWERS, SIGNED
 from nalm.engine.lookup import kernel_of
 from nalm.models import model_of
+from nalm.native import cores
 from nalm.runner import cell_of, changed_data, engine_for
 from nalm.variants import VARIANTS, variant
 
@@ -95,6 +95,10 @@ COSTS = {
     "nmru-gated": (0.4, 0.2),
 }
 """Microseconds that a step of one run takes one core, roughly: so many, and so many an input."""
+TOGETHER, TWO_LAYERS = 0.6, 1.75
+"""Share of its speed that a core keeps when all work; factor on the sum of the two layers of a stack."""
+USUAL = (0.4, 0.15)
+"""The same for modules that are not listed: yours, above all."""
 SOLVED_INPUT = 5e-3
 """Seconds that the solver takes for a run, for each input."""
 INSTRUCTION, NETWORK_INPUT, POWER_INPUT = 0.1, 0.07, 0.35
@@ -105,7 +109,7 @@ BFLOAT16 = 1.6
 """How much faster it is in bfloat16."""
 HIDDEN_UNIT = 0.1
 """Microseconds for an input of a hidden unit of a perceptron."""
-HIDDEN_STEP = 1.5e-5
+HIDDEN_STEP = 7.5e-5
 """Seconds that a step of a differential equation takes one core for each hidden unit."""
 STACKED_STEP, SIMPLE_STEP, COMPILING, REFERENCE_LOOP = 1.2e-3, 8e-3, 6.0, 0.0010
 """Seconds: a step of a stack of runs of the torch engine; a step of all models of the NPU paper's simple arithmetic;
@@ -142,7 +146,7 @@ def _images(settings: Mapping[str, Any], seeds: int | None) -> float:
             images = 2 * own["train_samples"] * own["pairs"]
         speed = IMAGES_A_SECOND[own["task"]] * (BFLOAT16 if own.get("bfloat16") else 1)
         total += (seeds or own["seeds"]) * own["epochs"] * images / speed
-    return total / (os.cpu_count() or 1) + 10.0
+    return total / cores() + 10.0
 
 
 def estimate(experiment: Experiment, budget: str, seeds: int | None = None) -> float:
@@ -153,7 +157,7 @@ def estimate(experiment: Experiment, budget: str, seeds: int | None = None) -> f
     if experiment.kind == "dynamics":
         runs = len(settings["series"]) * len(settings["l1"]) * (seeds or settings["runs"])
         trained: float = runs * sum(settings["hidden"]) * (settings["steps"] + settings["polish"]) * HIDDEN_STEP
-        return (trained / (os.cpu_count() or 1) + 10.0) * machine_factor()
+        return (trained / cores() + 10.0) * machine_factor()
     if experiment.kind == "exact":
         steps = int(settings.get("steps", 0)) if experiment.compute == "simple_arithmetic" else 0
         return (3.0 + SIMPLE_STEP * steps) * machine_factor()
@@ -171,7 +175,7 @@ def estimate(experiment: Experiment, budget: str, seeds: int | None = None) -> f
             continue
         if engine_for(model, "auto") == "fused":
             names = [part.name for part in model.parts]
-            first = COSTS[names[0]] if names else (0.0, 0.0)
+            first = COSTS.get(names[0], USUAL) if names else (0.0, 0.0)
             each = first[0] + first[1] * cell.inputs + 0.02 * cell.inputs
             if names[:1] in (["relu-mlp"], ["relu6-mlp"]):
                 each += HIDDEN_UNIT * cell.inputs * sum(model.build(cell.inputs).hidden)  # type: ignore[arg-type]
@@ -179,10 +183,11 @@ def estimate(experiment: Experiment, budget: str, seeds: int | None = None) -> f
             if isinstance(kernel, Program):
                 each = _network_cost(kernel)
             elif len(names) == 2:
-                second = COSTS[names[1]]
+                second = COSTS.get(names[1], USUAL)
                 each = 0.025 * cell.inputs + hidden * first[1] * 0.45 * cell.inputs + second[0] + 2 * second[1] * hidden
+                each *= TWO_LAYERS
             fast += each * 1e-6 * steps * condition.seeds * len(condition.ranges)
             compiled.add((condition.module, condition.inputs > 1))
         else:
             slow += STACKED_STEP * steps * (1 + condition.inputs / 50)
-    return machine_factor() * (fast / (os.cpu_count() or 1) + slow + COMPILING * len(compiled)) + 1.0
+    return machine_factor() * (fast / (TOGETHER * cores() if cores() > 1 else 1) + slow + COMPILING * len(compiled)) + 1.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Progress", "Silent", "following", "progress_bar"]
+__all__ = ["Progress", "Silent", "following", "progress_bar", "show_bars"]
 
 
 class Progress(Protocol):
@@ -62,6 +62,15 @@ class _Bar:
         self.bar.update(self.task, description=f"{self.what}: {text}" if text else self.what)
 
 
+_shown = True
+
+
+def show_bars(wanted: bool) -> None:
+    """Whether progress bars are drawn at all from now on."""
+    global _shown
+    _shown = wanted
+
+
 @contextmanager
 def progress_bar(*, always: bool = False) -> Iterator[Progress]:
     """A progress bar with the time left, on standard error and only if that is a terminal, or `always`."""
@@ -76,7 +85,7 @@ def progress_bar(*, always: bool = False) -> Iterator[Progress]:
         progress.TimeRemainingColumn(),
     ]
     console = Console(file=sys.stderr)
-    hidden = not (always or sys.stderr.isatty())
+    hidden = not (always or (_shown and sys.stderr.isatty()))
     with progress.Progress(*columns, console=console, transient=not always, disable=hidden) as bar:
         yield _Bar(bar)
 

@@ -189,6 +189,8 @@ def reproduce(
         seeds = whole("seeds", seeds, 1, 1_000_000)
     experiment = load(identity)
     conditions = experiment.conditions(budget, seeds, series) if experiment.kind == "training" else []
+    if series is not None and experiment.kind == "exact":
+        raise ValueError(f"{experiment.id} is computed and has no series, got {', '.join(series)}")
     folder = _folder(out, experiment)
     with following(progress) as shown:
         if experiment.kind == "exact":

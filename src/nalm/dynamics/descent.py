@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from nalm.dynamics.problems import FAMILIES, Problem, build, parameters_of
+from nalm.native import cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -113,7 +113,7 @@ def train_all(
         on_run(number, run)
         return run
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         futures = [pool.submit(work, number) for number in range(len(questions))]
         try:
             return [future.result() for future in futures]

@@ -7,7 +7,6 @@ on its own description and seed alone.
 from __future__ import annotations
 
 import math
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -24,7 +23,7 @@ from nalm.engine.lookup import kernel_of
 from nalm.engine.search import Search
 from nalm.engine.solve import Problem
 from nalm.engine.work import Work, aligned, revision
-from nalm.native import SAFE
+from nalm.native import SAFE, cores
 from nalm.operations import number_of
 from nalm.options import LevenbergMarquardt, LogMagnitude, Snap
 from nalm.sampling import GRADIENT, NOISE, TEST, TRAIN, VALIDATION, fill_normal, fill_rows, fill_uniform, parse
@@ -318,7 +317,7 @@ def train(
         on_run()
         return *result, time.perf_counter() - began
 
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+    with ThreadPoolExecutor(threads or cores()) as pool:
         pending = [[pool.submit(run, job, index) for index in range(len(job.seeds))] for job in jobs]
         try:
             for number, (job, futures) in enumerate(zip(jobs, pending, strict=True)):

@@ -24,6 +24,7 @@ from nalm.images.digits import Digits, load
 from nalm.images.networks import ColourPairs, ImageReader, IsolatedPairs, SequenceNetwork, last_layer, product_weights
 from nalm.images.trainer import Schedule, Trained, best_device, fit
 from nalm.layers import Unit
+from nalm.native import cores
 from nalm.options import LogMagnitude
 from nalm.training import MAPE, PCC
 
@@ -276,12 +277,12 @@ def run_all(
     """Train many runs, on a processor one on each core (which is faster than one on all cores), and give them in order."""
     for folder_of_data in {question.data_dir for question in questions}:
         load_cached(folder_of_data)  # refuses damaged files before any work
-    cores = os.cpu_count() or 1
-    if best_device().type != "cpu" or cores == 1 or len(questions) == 1:
+    free = cores()
+    if best_device().type != "cpu" or free == 1 or len(questions) == 1:
         return [run(question, folder, on_share) for question in questions]
     context = multiprocessing.get_context("spawn")
     queue, stop = context.SimpleQueue(), context.Event()
-    workers = min(cores, len(questions))
+    workers = min(free, len(questions))
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(queue, stop)) as pool:
         listener = threading.Thread(target=_listen, args=(queue, on_share), daemon=True)
         listener.start()
