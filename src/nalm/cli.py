@@ -245,6 +245,8 @@ def bench(
         raise typer.BadParameter("--runs goes with --json")
     values = dict(_setting(text) for text in set_values or [])
     if iterations is not None:
+        if "iterations" in values:
+            raise typer.BadParameter("--iterations and --set iterations=... exclude each other")
         values["iterations"] = iterations
     names = _modules(module)
     with progress_bar() as progress:

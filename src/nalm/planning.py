@@ -93,6 +93,9 @@ COSTS = {
     "nmru": (0.4, 0.2),
     "nmru-no-sign": (0.25, 0.13),
     "nmru-gated": (0.4, 0.2),
+    "nlrl": (1.7, 0.25),
+    "nsr": (0.3, 1.15),
+    "sum-or-product": (0.4, 0.1),
 }
 """Microseconds that a step of one run takes one core, roughly: so many, and so many an input."""
 TOGETHER, TWO_LAYERS = 0.6, 1.75
