@@ -108,7 +108,7 @@ def test_gradients(name, training, generator):
     layer = nalm.create(name, 3, 2, dtype=torch.float64).train(training)
     layer.reset_parameters(generator)
     x = inputs_for(name, (4, 3), generator, torch.float64) + 0.01
-    noise = layer.sample_noise(x, generator) if training and hasattr(layer, "sample_noise") else None
+    noise = layer.sample_noise(x, generator) if training and layer.noise else None
     names, values = zip(*[(k, v.detach().clone().requires_grad_()) for k, v in layer.named_parameters()], strict=True)
 
     def output(x, *values):
@@ -208,7 +208,7 @@ def test_eval_mode_is_deterministic(name, generator):
     layer = nalm.create(name, 3, 2).eval()
     x = inputs_for(name, (6, 3), generator)
     assert torch.equal(layer(x), layer(x))
-    stochastic = hasattr(layer, "sample_noise")
+    stochastic = bool(layer.noise)
     layer.train()
     assert torch.equal(layer(x), layer(x)) != stochastic
 

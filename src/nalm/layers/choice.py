@@ -27,8 +27,8 @@ class SumOrProduct(Unit):
     loss that suits it, and the path whose snapped weights explain unseen rows is kept. That is what the recipe `robust` and
     `nalm.fit` do. Gradients reach the chosen path alone; new initial values choose at random, for all outputs together.
 
-    Exact: add, sub, mul, div, reciprocal, sqrt, identity, for inputs that are not zero. `penalty` is the mean distance of the
-    chosen path's weights to -1, 0, 1.
+    Exact: add, sub, mul, div, reciprocal, sqrt, identity, for inputs that are not zero (1 / 0 gives 1e37). `penalty` is the
+    mean distance of the chosen path's weights to -1, 0, 1.
 
     Shapes: x (..., in_features) -> (..., out_features); `add_weight` and `mul_weight` (out_features, in_features), `choice`
     (out_features).

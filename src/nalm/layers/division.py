@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from nalm.layers.base import EPS32, EXPONENTS, BoxUnit, Unit, distance_to_bits, fill_row_, parameter
-from nalm.layers.products import affine_product, power_product
+from nalm.layers.products import affine_product, over_zero, power_product
 
 __all__ = ["NMRU", "NRU", "NMRUGated", "NMRUNoSign", "NRUSepSign", "nmru", "nru", "nru_sep_sign"]
 
@@ -29,8 +29,10 @@ def nru_sep_sign(x: Tensor, weight: Tensor, amount: Tensor) -> Tensor:
 
     Shapes: x (..., in), weight w and amount a (out, in), result (..., out). No gradient flows through the sign.
     """
-    used = weight.detach().round().abs()
-    return power_product(x.abs(), weight, amount) * affine_product(x.detach().sign(), used, 1 - used)
+    rounded = weight.detach().round()
+    negatives = F.linear((x < 0).to(x.dtype), (rounded % 2).to(x.dtype))
+    zeros = F.linear((x == 0).to(x.dtype), (rounded > 0).to(x.dtype))
+    return power_product(x.abs(), weight, amount) * ((1 - 2 * (negatives % 2)) * (zeros == 0))
 
 
 def nmru(z: Tensor, weight: Tensor) -> Tensor:
@@ -38,7 +40,13 @@ def nmru(z: Tensor, weight: Tensor) -> Tensor:
 
     ``y_o = prod_i (w_oi |z_i| + 1 - w_oi) * cos(pi sum_i w_oi [z_i < 0])``, z (..., 2 in), weight (out, 2 in).
     """
-    return affine_product(z.abs(), weight, 1 - weight) * F.linear((z < 0).to(z.dtype), weight * math.pi).cos()
+    size = affine_product(_finite(z).abs(), weight, 1 - weight)
+    return over_zero(size * F.linear((z < 0).to(z.dtype), weight * math.pi).cos(), z.isinf(), weight != 0)
+
+
+def _finite(z: Tensor) -> Tensor:
+    """One, which leaves a product as it is, in place of what is infinite: reciprocals of zero, left to `over_zero`."""
+    return z.masked_fill(z.isinf(), 1)
 
 
 def smooth_amount(weight: Tensor, scale: float) -> Tensor:
@@ -47,8 +55,10 @@ def smooth_amount(weight: Tensor, scale: float) -> Tensor:
 
 
 def with_reciprocals(x: Tensor, epsilon: float) -> Tensor:
-    """Inputs, then their reciprocals ``1 / (x + epsilon)``: (..., in) -> (..., 2 in)."""
-    return torch.cat([x, (x + epsilon).reciprocal()], -1)
+    """Inputs, then their reciprocals ``1 / (x + epsilon)``, infinite without a gradient at zero: (..., in) -> (..., 2 in)."""
+    below = x + epsilon
+    zero = below == 0
+    return torch.cat([x, below.masked_fill(zero, 1).reciprocal().masked_fill(zero, math.inf)], -1)
 
 
 class _NRUUnit(BoxUnit):
@@ -92,8 +102,10 @@ class NRU(_NRUUnit):
     .. math:: y_o = \prod_i \big(A_{oi}\,\mathrm{sign}(x_i)\,|x_i|^{W_{oi}} + 1 - A_{oi}\big), \qquad
               A = \begin{cases}\tanh(1000\,W)^2 & \text{training}\\ |W| & \text{eval}\end{cases}
 
-    Exact: mul, div, reciprocal, identity, for inputs that are not zero; at zero the gradient is not finite. Initial values,
-    box [-1, 1] and penalty of the NAU.
+    Exact: mul, div, reciprocal, identity, for inputs that are not zero. Initial values, box [-1, 1] and penalty of the NAU.
+
+    Division by zero gives infinity with the sign of the rest, 0 / 0 gives NaN; no gradient flows through that row, so the rest
+    of the batch trains on. The gradient by an input that is zero counts as zero.
 
     Args:
         in_features: number of inputs.
@@ -118,7 +130,7 @@ class NRUSepSign(_NRUUnit):
 
     .. math:: y_o = \prod_i \big(A_{oi}\,|x_i|^{W_{oi}} + 1 - A_{oi}\big) \prod_i \mathrm{sign}(x_i)^{\mathrm{round}(W_{oi})}
 
-    with the A of the `NRU`. Exact: mul, div, reciprocal, identity, for inputs that are not zero.
+    with the A of the `NRU`. Exact: mul, div, reciprocal, identity, for inputs that are not zero. Division by zero is as there.
 
     Args:
         in_features: number of inputs.
@@ -165,8 +177,11 @@ class NMRU(_NMRUUnit):
     .. math:: y_o = \prod_{i=1}^{2I} (W_{oi} |z_i| + 1 - W_{oi}) \cdot \cos\Big(\pi \sum_{i=1}^{2I} W_{oi} [z_i < 0]\Big),
               \qquad z = [x, 1/x]
 
-    Exact: mul, div, reciprocal, identity, for inputs that are not zero (a zero input gives NaN in eval mode, as published).
-    In training the reciprocals are 1 / (x + eps32). Initial values, box [0, 1] and penalty of the NMU.
+    Exact: mul, div, reciprocal, identity, for inputs that are not zero. In training the reciprocals are 1 / (x + eps32).
+    Initial values, box [0, 1] and penalty of the NMU.
+
+    Division by zero gives infinity with the sign of the rest, 0 / 0 gives NaN, in eval mode (in training 1 / eps32, about
+    8.4 million, stands for 1 / 0); no gradient flows through that row. A zero whose reciprocal has weight 0 does no harm.
 
     Shapes: x (..., in_features) -> (..., out_features); `weight` (out_features, 2 in_features): first the weights of the
     inputs, then those of the reciprocals.
@@ -184,7 +199,8 @@ class NMRUNoSign(_NMRUUnit):
 
     .. math:: y_o = \prod_{i=1}^{2I} (W_{oi} z_i + 1 - W_{oi}), \qquad z = [x, 1/x]
 
-    Exact: mul, div, reciprocal, identity, for inputs that are not zero. The "vanilla" ablation of the paper.
+    Exact: mul, div, reciprocal, identity, for inputs that are not zero. The "vanilla" ablation of the paper. Division by zero
+    is as in the `NMRU`.
 
     Shapes: x (..., in_features) -> (..., out_features); `weight` (out_features, 2 in_features).
 
@@ -194,7 +210,7 @@ class NMRUNoSign(_NMRUUnit):
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) -> (..., out_features)."""
         z = self.inputs_and_reciprocals(x)
-        return affine_product(z, self.weight, 1 - self.weight)
+        return over_zero(affine_product(_finite(z), self.weight, 1 - self.weight), z.isinf(), self.weight != 0)
 
 
 class NMRUGated(_NMRUUnit):
@@ -203,7 +219,8 @@ class NMRUGated(_NMRUUnit):
     .. math:: y = \mathrm{NMRU}(g \odot z), \qquad z = [x, 1/x], \quad 0 \le g_i \le 1
 
     The gate multiplies (a shut gate gives 0, not 1), as in the authors' code. Exact: mul, div, reciprocal, identity, for
-    inputs that are not zero. `penalty` is that of the NMRU plus the mean distance of the gate to 0, 1.
+    inputs that are not zero. `penalty` is that of the NMRU plus the mean distance of the gate to 0, 1. Division by zero is as
+    in the `NMRU`.
 
     Shapes: x (..., in_features) -> (..., out_features); `weight` (out_features, 2 in_features), `gate` (2 in_features).
 
@@ -246,4 +263,6 @@ class NMRUGated(_NMRUUnit):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) -> (..., out_features)."""
-        return nmru(self.gate * self.inputs_and_reciprocals(x), self.weight)
+        z = self.inputs_and_reciprocals(x)
+        gated = (self.gate * _finite(z)).where(z.isfinite() | z.isnan() | (self.gate == 0), z.detach())
+        return nmru(gated, self.weight)

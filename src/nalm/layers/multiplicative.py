@@ -24,7 +24,7 @@ from nalm.layers.base import (
     saturation_shortfall,
     solve_nac_,
 )
-from nalm.layers.products import affine_product
+from nalm.layers.products import affine_product, noised_product
 
 __all__ = [
     "NMU",
@@ -71,9 +71,10 @@ def nmu(x: Tensor, weight: Tensor) -> Tensor:
 def snmu(x: Tensor, weight: Tensor, noise: Tensor) -> Tensor:
     """NMU of noised inputs, divided by the NMU of the noise: ``y = nmu(noise * x, w) / nmu(noise, w)``.
 
-    Where a weight is 0 or 1 its noise cancels. Shapes: x and noise (..., in), weight (out, in), result (..., out).
+    Each factor is divided on its own, so that thousands of noises cannot overflow. Where a weight is 0 or 1 its noise cancels.
+    Shapes: x and noise (..., in), weight (out, in), result (..., out).
     """
-    return nmu(noise * x, weight) / nmu(noise, weight)
+    return noised_product(x, weight, noise)
 
 
 class NACMul(NACUnit):
@@ -81,8 +82,8 @@ class NACMul(NACUnit):
 
     .. math:: y_o = \exp\Big(\sum_i W_{oi} \ln(|x_i| + 10^{-7})\Big), \qquad W = \tanh(\hat W) \odot \sigma(\hat M)
 
-    Exact: mul, div, reciprocal, sqrt, identity, for positive inputs (signs are lost). The papers train it without a penalty;
-    `penalty` is the mean distance of W to -1, 0, 1.
+    Exact: mul, div, reciprocal, sqrt, identity, for positive inputs (signs are lost; 1 / 0 gives 1e7). The papers train it
+    without a penalty; `penalty` is the mean distance of W to -1, 0, 1.
 
     Shapes: x (..., in_features) -> (..., out_features); `w_hat` and `m_hat` (out_features, in_features).
 
@@ -203,7 +204,8 @@ class iMNAC(NACUnit):  # noqa: N801
               \prod_i \big(|W_{oi}|\,\mathrm{sign}(x_i) + 1 - |W_{oi}|\big), \qquad W = \tanh(\hat W) \odot \sigma(\hat M)
 
     Exact: mul, div, reciprocal, identity for all inputs that are not zero, sqrt for positive ones, while the result is below
-    exp(20). The cap acts on the sum, as in the authors' code. Initial values and penalty as in `iNAC`.
+    exp(20); 1 / 0 gives 1e7 times the sign of zero, which is 0. The cap acts on the sum, as in the authors' code. Initial
+    values and penalty as in `iNAC`.
 
     Shapes: x (..., in_features) -> (..., out_features); `w_hat` and `m_hat` (out_features, in_features).
 

@@ -60,8 +60,8 @@ class NaiveNPU(Unit):
               r = |x| + \epsilon, \quad k_i = \pi\,[x_i < 0]
 
     Exact: mul, div, reciprocal, square, sqrt, identity and any power, for inputs that are not zero (sqrt: positive), up to
-    eps32 in the magnitude. The paper trains it with an L1 norm of the parameters; `penalty` is the mean distance of the real
-    exponents to -1, 0, 1 plus the mean magnitude of the imaginary ones.
+    eps32 in the magnitude; 1 / 0 gives 1 / eps32, about 8.4 million. The paper trains it with an L1 norm of the parameters;
+    `penalty` is the mean distance of the real exponents to -1, 0, 1 plus the mean magnitude of the imaginary ones.
 
     Shapes: x (..., in_features) -> (..., out_features); `real` and `imaginary` (out_features, in_features).
 
@@ -198,8 +198,9 @@ class RealNPU(_GatedPowerUnit):
               r = \hat g\,(|x| + \epsilon) + 1 - \hat g, \quad k = \hat g\,\pi\,[x < 0], \quad \hat g = \mathrm{clamp}(g, 0, 1)
 
     Exact: mul, div, reciprocal, square, sqrt, identity and any power, for inputs that are not zero (sqrt: positive), up to
-    epsilon in the magnitude, which stays on in eval mode. The published baseline has no discretisation and an L1 norm of all
-    parameters instead; `penalty` is the mean distance of W to its targets plus that of the gate to 0, 1.
+    epsilon in the magnitude, which stays on in eval mode (1 / 0 gives 1 / epsilon). The published baseline has no
+    discretisation and an L1 norm of all parameters instead; `penalty` is the mean distance of W to its targets plus that of
+    the gate to 0, 1.
 
     The modified Real NPU of the division paper, registered as ``real-npu-mod``, sets all four options below.
 

@@ -8,15 +8,17 @@ above `BLOCK` elements the outputs are taken a block at a time, with the factors
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["affine_product", "pairwise_product", "power_product"]
+__all__ = ["affine_product", "noised_product", "over_zero", "pairwise_product", "power_product"]
 
 BLOCK = 1 << 20
 """Largest number of factors held at once, unless one output alone needs more."""
@@ -43,21 +45,54 @@ def affine_product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 def power_product(x: Tensor, exponent: Tensor, amount: Tensor) -> Tensor:
     """Multiply signed powers, each mixed with one: ``y_o = prod_i (a_oi sign(x_i) |x_i|^w_oi + 1 - a_oi)``.
 
-    The gradient is not finite where an input is zero and its exponent is below one.
+    A zero to a negative power makes the result infinite, as `over_zero` says; the gradient of a power of zero counts as zero.
 
     Shapes: x (..., in), exponent w and amount a (out, in), result (..., out).
     """
     if x.numel() * exponent.shape[0] <= BLOCK:
-        return pairwise_product(_signed_power(x, exponent) * amount + (1 - amount))
-    return _over_rows(_PowerProduct.apply, x, exponent, amount)
+        y = pairwise_product(_signed_power(x, exponent) * amount + (1 - amount))
+    else:
+        y = _over_rows(_PowerProduct.apply, x, exponent, amount)
+    return over_zero(y, x == 0, exponent < 0)
+
+
+def noised_product(x: Tensor, weight: Tensor, noise: Tensor) -> Tensor:
+    """Multiply noised factors, each without its noise: ``y_o = prod_i (w_oi n_i x_i + 1 - w_oi) / (w_oi n_i + 1 - w_oi)``.
+
+    Factor by factor nothing overflows that the product without noise would hold.
+
+    Shapes: x and noise (..., in), weight (out, in), result (..., out).
+    """
+    if x.numel() * weight.shape[0] <= BLOCK:
+        return pairwise_product(_noised(x, weight, noise)[0])
+    return _over_rows(_NoisedProduct.apply, x, weight, noise.expand_as(x).reshape(-1, x.shape[-1]))
+
+
+def over_zero(y: Tensor, zero: Tensor, divides: Tensor) -> Tensor:
+    """What division by zero gives, where y (..., out) is the result without its zero divisors.
+
+    Infinity with the sign of y; not a number where y is zero too. Only the rows in question are touched, and no gradient flows
+    through them: the rest of the batch can be trained on. `zero` (..., in) marks zero inputs, `divides` (out, in) divisors.
+    """
+    hit = F.linear(zero.to(y.dtype), divides.to(y.dtype)) > 0
+    return torch.where(hit, y.detach() * math.inf, y)
 
 
 def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return torch.addcmul(bias, x.unsqueeze(-2), weight)
 
 
+def _noised(x: Tensor, weight: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Factors of `noised_product`, and what they were divided by."""
+    rest, below = 1 - weight, _affine(noise, weight, 1 - weight)
+    return _affine(noise * x, weight, rest) / below, below
+
+
 def _signed_power(x: Tensor, exponent: Tensor) -> Tensor:
-    return x.sign().unsqueeze(-2) * x.abs().unsqueeze(-2).pow(exponent)
+    """``sign(x) |x|^w``, and one for a zero to a negative power, which `over_zero` deals with; no gradient at zero."""
+    zero = x == 0
+    power = x.sign().unsqueeze(-2) * x.abs().masked_fill(zero, 1).unsqueeze(-2).pow(exponent)
+    return torch.where(zero.unsqueeze(-2) & (exponent < 0), 1, power)
 
 
 def _tree(factors: Tensor) -> list[Tensor]:
@@ -155,7 +190,7 @@ class _PowerProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, exponent, amount = ctx.saved_tensors
-        magnitude, sign = x.abs().unsqueeze(-2), x.sign().unsqueeze(-2)
+        magnitude, sign = x.abs().masked_fill(x == 0, 1).unsqueeze(-2), x.sign().unsqueeze(-2)
         log = magnitude.log()
         grad_x, grad_exponent, grad_amount = torch.zeros_like(x), torch.empty_like(exponent), torch.empty_like(amount)
         for b in _blocks(x, exponent.shape[0]):
@@ -163,8 +198,39 @@ class _PowerProduct(torch.autograd.Function):
             power = _signed_power(x, w)
             others = _others(_tree(power * a + (1 - a)), grad[:, b].unsqueeze(-1))
             slope = w * magnitude.pow(w - 1) * sign * sign
-            growth = torch.where((magnitude == 0) & (w >= 0), 0, power * log)
             grad_x += (others * a * slope).sum(-2)
-            grad_exponent[b] = (others * a * growth).sum(0)
+            grad_exponent[b] = (others * a * power * log).sum(0)
             grad_amount[b] = (others * (power - 1)).sum(0)
         return grad_x, grad_exponent, grad_amount
+
+
+class _NoisedProduct(torch.autograd.Function):
+    """`noised_product` for x and noise (rows, in), a block of outputs at a time."""
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, noise: Tensor) -> Tensor:
+        y = x.new_empty(x.shape[0], weight.shape[0])
+        for b in _blocks(x, weight.shape[0]):
+            y[:, b] = pairwise_product(_noised(x, weight[b], noise)[0])
+        return y
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *tensors: Tensor) -> tuple[Tensor, int]:
+        return _one_by_one(_NoisedProduct, info, in_dims, tensors)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, weight, noise = ctx.saved_tensors
+        grad_x, grad_weight, grad_noise = torch.zeros_like(x), torch.empty_like(weight), torch.zeros_like(noise)
+        for b in _blocks(x, weight.shape[0]):
+            w = weight[b]
+            factors, below = _noised(x, w, noise)
+            others = _others(_tree(factors), grad[:, b].unsqueeze(-1)) / below
+            grad_x += (others * w).sum(-2) * noise
+            grad_weight[b] = (others / below * (noise * (x - 1)).unsqueeze(-2)).sum(0)
+            grad_noise += (others / below * w * (1 - w)).sum(-2) * (x - 1)
+        return grad_x, grad_weight, grad_noise

@@ -13,6 +13,7 @@ from nalm.engine.kernels.loops import (
     SUMS,
     add_if_negative,
     any_negative,
+    any_zero,
     copy_row,
     factor_pull,
     fill_row,
@@ -63,20 +64,62 @@ def nru_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: An
         w[0, i] = w[1, i] * w[1, i] if training else abs(p[i])
     fill_row(one, prefix[0])
     fill_row(one, sign)
+    zeros = any_zero(x)
+    w[2, 0] = one if zeros else one - one
     for i in range(n):
         magnitudes(x[i], p.dtype.type(0), logs[i])
+        if zeros:
+            _replace_zeros(x[i], one, logs[i])
         log_(logs[i])
         scaled(p[i], logs[i], powers[i])
         exp_(powers[i])
         if k.separate:
-            if abs(np.rint(p[i])) > 0:
-                multiply_by_sign(x[i], sign)
+            _turn(x[i], p[i], sign)
         else:
             multiply_by_sign(x[i], powers[i])
+        if zeros:
+            _replace_zeros(x[i], one if p[i] < 0 else one - one, powers[i])
         after = prefix[i + 1] if i + 1 < n else y
         _amount_factor(powers[i], w[0, i], prefix[i], after)
     if k.separate:
         scale_by(sign, y)
+    if zeros:
+        _over_zeros(p, x, p.dtype.type(math.inf), y)
+
+
+@njit(**SAFE)
+def _replace_zeros(x: Any, value: Any, out: Any) -> None:
+    for b in range(out.size):
+        out[b] = value if x[b] == 0 else out[b]
+
+
+@njit(**SAFE)
+def _turn(x: Any, w: Any, sign: Any) -> None:
+    """Sign times sign(x) to the power of w, rounded; a zero that divides does not count."""
+    rounded = np.rint(w)
+    if rounded % 2 != 0:
+        if rounded > 0:
+            multiply_by_sign(x, sign)
+        else:
+            _turn_negative(x, sign)
+    elif rounded > 0:
+        _replace_zeros(x, sign.dtype.type(0), sign)
+
+
+@njit(**SAFE)
+def _turn_negative(x: Any, out: Any) -> None:
+    for b in range(out.size):
+        out[b] = -out[b] if x[b] < 0 else out[b]
+
+
+@njit(**SAFE)
+def _over_zeros(p: Any, x: Any, value: Any, out: Any) -> None:
+    """Multiply by `value` where an input with a negative exponent is zero; a value of zero sets to zero."""
+    for i in range(p.size):
+        if p[i] < 0:
+            for b in range(out.size):
+                if x[i, b] == 0:
+                    out[b] = out[b] * value if value != 0 else value
 
 
 @njit(**SAFE)
@@ -94,6 +137,8 @@ def nru_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: A
     logs, powers, prefix, sign = t[0:n], t[n : 2 * n], t[2 * n : 3 * n], t[3 * n]
     if k.separate:
         scale_by(sign, dy)
+    if w[2, 0] > 0:
+        _over_zeros(p, x, one - one, dy)
     for i in range(n - 1, -1, -1):
         if training:
             slope = two * w[1, i] * (one - w[1, i] * w[1, i]) * scale
@@ -105,9 +150,9 @@ def nru_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: A
 @njit(**SAFE)
 def _power_factor_pull(x: Any, power: Any, exponent: Any, a: Any, before: Any, running: Any, out: Any) -> None:
     """Gradient of one input through its power; `running` is multiplied by the factor for the next one."""
-    rest = x.dtype.type(1) - a
+    zero, rest = x.dtype.type(0), x.dtype.type(1) - a
     for b in range(out.size):
-        out[b] = running[b] * before[b] * a * exponent * power[b] / x[b]
+        out[b] = running[b] * before[b] * a * exponent * power[b] / x[b] if x[b] != zero else zero
         running[b] *= a * power[b] + rest
 
 
@@ -117,6 +162,8 @@ def nru_pull(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, 
     copy_row(dy, gx[n])
     if k.separate:
         scale_by(t[3 * n], gx[n])
+    if w[2, 0] > 0:
+        _over_zeros(p, x, p.dtype.type(0), gx[n])
     for i in range(n - 1, -1, -1):
         _power_factor_pull(x[i], t[n + i], p[i], w[0, i], t[2 * n + i], gx[n], gx[i])
 
@@ -132,15 +179,57 @@ class NMRU(NamedTuple):
 def nmru_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any) -> None:
     n = x.shape[0]
     m = 2 * n
-    values, sizes, prefix = t[0:m], t[m : 2 * m], t[2 * m : 3 * m]
-    angle, sine, cosine, size = t[3 * m], t[3 * m + 1], t[3 * m + 2], t[3 * m + 3]
+    values, over = t[0:m], t[3 * m + 4]
     epsilon = p.dtype.type(EPS32) if training else p.dtype.type(0)
     for i in range(n):
         copy_row(x[i], values[i])
         reciprocals(x[i], epsilon, values[n + i])
+    infinite = _any_infinite(values)
+    w[2, 0] = p.dtype.type(1) if infinite else p.dtype.type(0)
     if k.gated:
         for i in range(m):
             rescale(p[m + i], values[i])
+    if infinite:
+        fill_row(p.dtype.type(1), over)
+        for i in range(m):
+            _take_out(x[i % n], p[i], k.signed, values[i], over)
+    _nmru_product(k, p, t, w, y)
+    if infinite:
+        scale_by(over, y)
+
+
+@njit(**SUMS)
+def _any_infinite(values: Any) -> Any:
+    count, infinity = 0, values.dtype.type(math.inf)
+    for i in range(values.shape[0]):
+        row = values[i]
+        for b in range(row.size):
+            count += 1 if abs(row[b]) == infinity else 0
+    return count > 0
+
+
+@njit(**SAFE)
+def _take_out(x: Any, w: Any, signed: Any, value: Any, over: Any) -> None:
+    """Put one, with its sign, in place of what is infinite, and remember in `over` whether it has a weight.
+
+    A shut gate has made infinity NaN by now: it should be zero.
+    """
+    zero, one = value.dtype.type(0), value.dtype.type(1)
+    for b in range(value.size):
+        if abs(value[b]) == math.inf:
+            if w != zero:
+                over[b] = math.inf
+            value[b] = -one if signed and value[b] < zero else one
+        elif value[b] != value[b] and x[b] == x[b]:
+            value[b] = zero
+
+
+@njit(**SAFE)
+def _nmru_product(k: Any, p: Any, t: Any, w: Any, y: Any) -> None:
+    """The product of finite values, in the first rows of t, with its sign."""
+    m = p.size // 2 if k.gated else p.size
+    values, sizes, prefix = t[0:m], t[m : 2 * m], t[2 * m : 3 * m]
+    angle, sine, cosine, size = t[3 * m], t[3 * m + 1], t[3 * m + 2], t[3 * m + 3]
     if not k.signed:
         product(p[:m], values, prefix, y)
         return
@@ -178,10 +267,19 @@ def _angle_back(dy: Any, size: Any, sine: Any, z: Any) -> Any:
 
 
 @njit(**SAFE)
+def _still(over: Any, dy: Any) -> None:
+    """No gradient flows through rows that were divided by zero."""
+    for b in range(dy.size):
+        dy[b] = dy.dtype.type(0) if over[b] == math.inf else dy[b]
+
+
+@njit(**SAFE)
 def nmru_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any, y: Any, dy: Any, g: Any) -> None:
     m = 2 * x.shape[0]
     values, sizes, prefix = t[0:m], t[m : 2 * m], t[2 * m : 3 * m]
     sine, cosine, size = t[3 * m + 1], t[3 * m + 2], t[3 * m + 3]
+    if w[2, 0] > 0:
+        _still(t[3 * m + 4], dy)
     if not k.signed:
         product_back(p[:m], values, prefix, dy, g)
         return
@@ -221,6 +319,8 @@ def nmru_pull(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any,
     copy_row(dy, gx[n])
     if k.signed and w[1, 0] > 0:
         scale_by(t[3 * m + 2], gx[n])
+    if w[2, 0] > 0:
+        _still(t[3 * m + 4], gx[n])
     for i in range(m - 1, -1, -1):
         gate = p[m + i] if k.gated else one
         if k.signed:

@@ -317,6 +317,16 @@ def add_if_negative(w: Any, x: Any, out: Any) -> None:
 
 
 @njit(**SUMS)
+def any_zero(x: Any) -> Any:
+    count = 0
+    for i in range(x.shape[0]):
+        row = x[i]
+        for b in range(row.size):
+            count += 1 if row[b] == 0 else 0
+    return count > 0
+
+
+@njit(**SUMS)
 def any_negative(x: Any) -> Any:
     count = 0
     for i in range(x.shape[0]):

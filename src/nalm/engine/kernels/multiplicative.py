@@ -13,8 +13,8 @@ from nalm.engine.kernels.loops import (
     LOG_EPSILON,
     SUMS,
     clip_box,
+    copy_row,
     dot,
-    factor_pull,
     fill_row,
     log_magnitudes,
     log_pull,
@@ -158,35 +158,50 @@ class SNMUBatch(NamedTuple):
 
 
 @njit(**SAFE)
-def _noised(x: Any, low: Any, width: Any, uniform: Any, noise: Any, out: Any) -> None:
-    for b in range(out.size):
+def _noised(low: Any, width: Any, uniform: Any, noise: Any) -> None:
+    for b in range(noise.size):
         noise[b] = low + width * uniform[b]
-        out[b] = noise[b] * x[b]
 
 
 @njit(**SAFE)
-def _divide(top: Any, bottom: Any, y: Any) -> None:
-    for b in range(y.size):
-        y[b] = top[b] / bottom[b]
+def _noised_factor(x: Any, w: Any, noise: Any, factor: Any, before: Any, after: Any) -> None:
+    """Factor = (w noise x + 1 - w) / (w noise + 1 - w), after = before * factor."""
+    rest = x.dtype.type(1) - w
+    for b in range(after.size):
+        factor[b] = (w * (noise[b] * x[b]) + rest) / (w * noise[b] + rest)
+        after[b] = before[b] * factor[b]
+
+
+@njit(**SUMS)
+def _noised_factor_back(x: Any, w: Any, noise: Any, factor: Any, before: Any, pull: Any) -> Any:
+    """Gradient of one weight; `pull` is multiplied by the factor for the next one."""
+    one, total = x.dtype.type(1), x.dtype.type(0)
+    rest = one - w
+    for b in range(pull.size):
+        below = w * noise[b] + rest
+        total += pull[b] * before[b] * noise[b] * (x[b] - one) / (below * below)
+        pull[b] *= factor[b]
+    return total
 
 
 @njit(**SAFE)
-def _divide_back(bottom: Any, y: Any, dy: Any) -> None:
-    """Dy becomes the gradient of the numerator, `bottom` that of the denominator."""
-    for b in range(dy.size):
-        dy[b] = dy[b] / bottom[b]
-        bottom[b] = -dy[b] * y[b]
+def _noised_factor_pull(w: Any, noise: Any, factor: Any, before: Any, running: Any, out: Any) -> None:
+    """Gradient of one input; `running` is multiplied by the factor for the next one."""
+    rest = factor.dtype.type(1) - w
+    for b in range(out.size):
+        out[b] = running[b] * before[b] * w * noise[b] / (w * noise[b] + rest)
+        running[b] *= factor[b]
 
 
 @njit(**SAFE)
 def _snmu_forward(p: Any, x: Any, low: Any, width: Any, noise: Any, t: Any, y: Any) -> None:
+    """Each factor is divided on its own, so that thousands of noises cannot overflow; t: noises, factors, products before."""
     n = x.shape[0]
+    fill_row(p.dtype.type(1), t[2 * n])
     for i in range(n):
-        _noised(x[i], low, width, noise[i], t[i], t[n + i])
-    top, bottom = t[4 * n], t[4 * n + 1]
-    product(p, t[n : 2 * n], t[2 * n : 3 * n], top)
-    product(p, t[0:n], t[3 * n : 4 * n], bottom)
-    _divide(top, bottom, y)
+        _noised(low, width, noise[i], t[i])
+        after = t[2 * n + i + 1] if i + 1 < n else y
+        _noised_factor(x[i], p[i], t[i], t[n + i], t[2 * n + i], after)
 
 
 @njit(**SAFE)
@@ -226,16 +241,8 @@ def snmu_backward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: 
         product_back(p, x, t, dy, g)
         return
     n = x.shape[0]
-    bottom = t[4 * n + 1]
-    _divide_back(bottom, y, dy)
-    product_back(p, t[n : 2 * n], t[2 * n : 3 * n], dy, g)
-    product_back(p, t[0:n], t[3 * n : 4 * n], bottom, g)
-
-
-@njit(**SAFE)
-def _ratio(dy: Any, bottom: Any, out: Any) -> None:
-    for b in range(out.size):
-        out[b] = dy[b] / bottom[b]
+    for i in range(n - 1, -1, -1):
+        g[i] += _noised_factor_back(x[i], p[i], t[i], t[n + i], t[2 * n + i], dy)
 
 
 @njit(**SAFE)
@@ -244,10 +251,9 @@ def snmu_pull(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: Any,
         product_pull(p, x, t, dy, gx)
         return
     n = x.shape[0]
-    _ratio(dy, t[4 * n + 1], gx[n])
+    copy_row(dy, gx[n])
     for i in range(n - 1, -1, -1):
-        factor_pull(t[n + i], p[i], t[2 * n + i], gx[n], gx[i])
-        scale_by(t[i], gx[i])
+        _noised_factor_pull(p[i], t[i], t[n + i], t[2 * n + i], gx[n], gx[i])
 
 
 class StgNMU(NamedTuple):
