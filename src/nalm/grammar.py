@@ -25,7 +25,7 @@ LARGEST_EXPONENT = 1_000
 FUNCTIONS: Mapping[str, Any] = {"sqrt": sp.sqrt, "cbrt": sp.cbrt, "abs": sp.Abs, "Abs": sp.Abs}
 """The functions that have a meaning in a formula."""
 TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[^\W\d]\w*)|(?P<sign>\*\*|[-+*/()])|(?P<end>$))",
+    r"(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[^\W\d]\w*)|(?P<sign>\*\*|[-+*/()])|(?P<end>$))",
     re.ASCII,
 )
 NAME = re.compile(r"[^\W\d]\w*")
@@ -58,7 +58,7 @@ class _Reader:
         """Go to the next token; the one before it."""
         before = self.token
         self.at = len(self.text) - len(self.text[self.after :].lstrip())
-        found = TOKEN.match(self.text, self.after)
+        found = TOKEN.match(self.text, self.at)
         if found is not None and found.lastgroup != "name":
             self.kind, self.token, self.after = str(found.lastgroup), found[str(found.lastgroup)], found.end()
         elif name := NAME.match(self.text, self.at):

@@ -385,9 +385,15 @@ FORMS = {
 """An example of every text form, with what it means."""
 
 
+LONGEST = 200
+"""Characters of a distribution in text."""
+
+
 def parse(text: str) -> Distribution:
     """Read the text form of a distribution, such as ``U[1,2)`` or ``U[-6,-2)|U[2,6)``."""
     text = text.strip()
+    if len(text) > LONGEST:
+        raise ValueError(f"cannot read a distribution of {len(text):,} characters; at most {LONGEST} are allowed")
     if match := re.fullmatch(rf"(.*)~{_NUMBER}", text):
         return Tied(parse(match[1]), float(match[2]))
     for sign, combine in (("|", Union), ("&", Halves)):
