@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.polynomial.legendre import legvander
 from scipy.stats import f as f_distribution
+from threadpoolctl import threadpool_limits
 
 from nalm.discovery.fitting import law_of, neighbours
 from nalm.discovery.law import ARBITRARY, ROOTS, Term, coefficient_complexity
@@ -87,6 +88,7 @@ class Evidence(ABC):
         """Whether another form explains the data as well."""
 
 
+@threadpool_limits.wrap(limits=1, user_api="blas")
 def verdict(evidence: Evidence) -> str:
     """Why a formula is not a law, in one plain sentence; nothing if it is one."""
     if evidence.too_few():
