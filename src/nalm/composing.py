@@ -44,14 +44,15 @@ def from_sympy(expression: Any, inputs: Sequence[Any] | None = None, *, dtype: t
     symbols = [_symbol(one) for one in _listed(inputs)] if inputs is not None else None
     byname = {str(symbol): symbol for symbol in symbols or ()}
     if symbols is not None and len(byname) != len(symbols):
-        raise ValueError(f"each input needs a name of its own, got {', '.join(map(str, symbols))}")
+        raise ValueError(f"each input needs a name of its own, got {shown(', '.join(map(str, symbols)), 300)}")
     wanted = [_expression(one, byname) for one in (expression if isinstance(expression, (list, tuple)) else [expression])]
     found = sorted(set().union(*(one.free_symbols for one in wanted)), key=str)
     symbols = found if symbols is None else symbols
     byname = {str(symbol): symbol for symbol in symbols}
     for symbol in found:
         if str(symbol) not in byname:
-            raise ValueError(f"the expression has {symbol}, which is not among the inputs {', '.join(byname)}")
+            there = shown(", ".join(byname), 300)
+            raise ValueError(f"the expression has {shown(symbol)}, which is not among the inputs {there}")
     wanted = [one.subs({symbol: byname[str(symbol)] for symbol in found}) for one in wanted]
     if not symbols:
         raise ValueError(f"{shown(expression)} has no symbol; a module needs at least one input")
@@ -70,7 +71,7 @@ def from_sympy(expression: Any, inputs: Sequence[Any] | None = None, *, dtype: t
 
 def _listed(inputs: Any) -> list[Any]:
     if isinstance(inputs, str) or not hasattr(inputs, "__iter__"):
-        raise ValueError(f"inputs must be a list of names or symbols, got {inputs!r}")
+        raise ValueError(f"inputs must be a list of names or symbols, got {shown(repr(inputs))}")
     return list(inputs)
 
 
@@ -79,7 +80,7 @@ def _symbol(name: Any) -> Any:
     if isinstance(name, sp.Symbol):
         return name
     if not isinstance(name, str) or not name.strip():
-        raise ValueError(f"an input must be a name or a symbol, got {name!r}")
+        raise ValueError(f"an input must be a name or a symbol, got {shown(repr(name))}")
     return sp.Symbol(name)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nalm.checks import MOST, built, finite, like, whole
+from nalm.checks import MOST, built, finite, like, shown, whole
 from nalm.options import Centring, LevenbergMarquardt, LogMagnitude, Restarts, Snap
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Recipe:
         """Give each number its own type, so that equal recipes have one text, and refuse values that cannot be meant."""
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
-            if f.type in ("float", "float | None") and value is not None:
+            if f.type == "float" or (f.type == "float | None" and value is not None):
                 object.__setattr__(self, f.name, finite(f.name, value))
             elif f.type == "int":
                 object.__setattr__(self, f.name, whole(f.name, value, LEAST.get(f.name, -MOST)))
@@ -101,14 +101,14 @@ class Recipe:
             if isinstance(getattr(self, name), dict):
                 object.__setattr__(self, name, built(name, kind, getattr(self, name)))
             elif not isinstance(getattr(self, name), (kind, str if name == "loss" else type(None))):
-                raise ValueError(f"{name} must be a {kind.__name__}, got {getattr(self, name)!r}")
+                raise ValueError(f"{name} must be a {kind.__name__}, got {shown(repr(getattr(self, name)))}")
         if self.iterations > MOST_EVALUATIONS * self.log_interval:
             raise ValueError(
                 f"iterations must be at most {MOST_EVALUATIONS:,} times log_interval, "
                 f"got {self.iterations} and {self.log_interval}"
             )
         if isinstance(self.loss, str) and self.loss not in LOSSES:
-            raise ValueError(f"loss must be one of {', '.join(LOSSES)} or a LogMagnitude, got {self.loss!r}")
+            raise ValueError(f"loss must be one of {', '.join(LOSSES)} or a LogMagnitude, got {shown(repr(self.loss))}")
         squares = self.loss == "mse" or isinstance(self.loss, LogMagnitude)
         if self.centring and not squares:
             raise ValueError(f"centring goes with the loss mse or a LogMagnitude, not with {self.loss}")
@@ -117,9 +117,9 @@ class Recipe:
         if self.solver and (self.centring or not squares):
             raise ValueError("a solver minimises squares: loss must be mse or a LogMagnitude, without centring")
         if self.optimiser not in OPTIMISERS:
-            raise ValueError(f"optimiser must be one of {', '.join(OPTIMISERS)}, got {self.optimiser!r}")
+            raise ValueError(f"optimiser must be one of {', '.join(OPTIMISERS)}, got {shown(repr(self.optimiser))}")
         if self.norm not in (0, 1, 2):
-            raise ValueError(f"norm must be 0, 1 or 2, got {self.norm}")
+            raise ValueError(f"norm must be 0, 1 or 2, got {shown(self.norm)}")
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
         if self.penalty and self.penalty_below is None and not self.penalty_end > self.penalty_start:
@@ -141,7 +141,7 @@ class Recipe:
         known = [f.name for f in dataclasses.fields(self)]
         for name in changes:
             if name not in known:
-                raise ValueError(f"a recipe has no value {name!r}; it has: {', '.join(known)}")
+                raise ValueError(f"a recipe has no value {shown(repr(name))}; it has: {', '.join(known)}")
         return dataclasses.replace(self, **changes)
 
 
