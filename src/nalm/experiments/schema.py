@@ -206,15 +206,17 @@ DYNAMICS: dict[str, Check] = {
     "series": listed(text),
     "hidden": listed(positive),
     "l1": listed(finite),
-    **dict.fromkeys(("runs", "steps", "polish"), count),
-    "learning_rate": finite,
+    "runs": count,
 }
+DESCENT: dict[str, Check] = {**dict.fromkeys(("steps", "polish"), count), "learning_rate": finite, "optimiser": text}
+"""Settings of a study with differential equations that have defaults."""
 
 
 def study(kind: str, settings: Mapping[str, Any]) -> None:
     """The settings of a study with images or differential equations; those of exact computations are their own affair."""
     if kind == "dynamics":
         needed(DYNAMICS, settings)
+        needed({key: check for key, check in DESCENT.items() if key in settings}, settings)
     elif kind == "images":
         needed({"series": listed(named(free))}, settings)
         for one in settings["series"]:
