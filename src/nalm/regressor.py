@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import numbers
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,6 +38,8 @@ __all__ = ["NALMRegressor"]
 
 STAGES = (6, 12)
 """Inputs among which laws are searched: of wider tables the few that explain the target best, then more if they give no law."""
+FEWER = 5
+"""Among more inputs a start takes longer: there are so many times fewer of them."""
 MOST_ROWS = 5_000
 """Rows on which laws are searched and compared; of longer tables so many are drawn, and the coefficients are of all rows."""
 USUAL = 300
@@ -317,6 +320,7 @@ def _find(rows: _Rows, settings: Settings, noise: float | None, generator: np.ra
         found = _find_among(np.sort(order[:number]), rows, settings, noise, generator)
         if not found.doubt:
             break
+        settings = replace(settings, restarts=max(settings.restarts // FEWER, 1))
     used = np.flatnonzero([any(e) for e in zip(*(term.exponents for term in found.law.parts), strict=True)])
     used = np.union1d(used, np.array(found.law.before, np.int64))
     if len(used) and not found.doubt and len(rows.complete(used).y) > len(rows.complete(found.needed).y):
