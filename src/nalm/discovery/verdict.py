@@ -163,7 +163,7 @@ class TableEvidence(Evidence):
         if law.power == 1 and not law.below and all(sum(map(abs, term.exponents)) <= 1 for term in law.parts):
             return False
         numbers = sum(coefficient_complexity(term.coefficient) == ARBITRARY for term in law.parts)
-        saturates = law.power == 1 and (len(law.terms), len(law.below)) == (1, 2)
+        saturates = law.power == 1 and (len(law.terms), len(law.below)) == (1, 2) and law.below[1].coefficient > 0
         return numbers > MOST_NUMBERS or (numbers >= (1 if law.power != 1 else 2) and not saturates and _is_series(law))
 
     @np.errstate(all="ignore")
