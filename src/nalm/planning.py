@@ -159,7 +159,8 @@ def estimate(experiment: Experiment, budget: str, seeds: int | None = None) -> f
         return _images(settings, seeds) * machine_factor()
     if experiment.kind == "dynamics":
         runs = len(settings["series"]) * len(settings["l1"]) * (seeds or settings["runs"])
-        trained: float = runs * sum(settings["hidden"]) * (settings["steps"] + settings["polish"]) * HIDDEN_STEP
+        each = settings.get("steps", 3_000) + settings.get("polish", 1_000)
+        trained: float = runs * sum(settings["hidden"]) * each * HIDDEN_STEP
         return (trained / cores() + 10.0) * machine_factor()
     if experiment.kind == "exact":
         steps = int(settings.get("steps", 0)) if experiment.compute == "simple_arithmetic" else 0
