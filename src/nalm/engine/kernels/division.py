@@ -64,27 +64,38 @@ def nru_forward(k: Any, p: Any, x: Any, noise: Any, training: Any, t: Any, w: An
         w[0, i] = w[1, i] * w[1, i] if training else abs(p[i])
     fill_row(one, prefix[0])
     fill_row(one, sign)
-    zeros = any_zero(x)
-    w[2, 0] = one if zeros else one - one
     for i in range(n):
         magnitudes(x[i], p.dtype.type(0), logs[i])
-        if zeros:
-            _replace_zeros(x[i], one, logs[i])
         log_(logs[i])
         scaled(p[i], logs[i], powers[i])
         exp_(powers[i])
-        if k.separate:
-            _turn(x[i], p[i], sign)
-        else:
+        if not k.separate:
             multiply_by_sign(x[i], powers[i])
-        if zeros:
-            _replace_zeros(x[i], one if p[i] < 0 else one - one, powers[i])
+        elif np.rint(p[i]) % 2 != 0:
+            multiply_by_sign(x[i], sign)
         after = prefix[i + 1] if i + 1 < n else y
         _amount_factor(powers[i], w[0, i], prefix[i], after)
+    w[2, 0] = any_zero(x)
+    if w[2, 0] > 0:
+        _take_out_zeros(k, p, x, t, w, y)
     if k.separate:
         scale_by(sign, y)
-    if zeros:
+    if w[2, 0] > 0:
         _over_zeros(p, x, p.dtype.type(math.inf), y)
+
+
+@njit(**SAFE)
+def _take_out_zeros(k: Any, p: Any, x: Any, t: Any, w: Any, y: Any) -> None:
+    """Compute powers and products anew: a zero counts as zero where it multiplies, as one where it divides."""
+    n, zero, one = x.shape[0], p.dtype.type(0), p.dtype.type(1)
+    fill_row(one, t[3 * n])
+    for i in range(n):
+        _replace_zeros(x[i], zero, t[i])
+        _replace_zeros(x[i], one if p[i] < 0 else zero, t[n + i])
+        after = t[2 * n + i + 1] if i + 1 < n else y
+        _amount_factor(t[n + i], w[0, i], t[2 * n + i], after)
+        if k.separate:
+            _turn(x[i], p[i], t[3 * n])
 
 
 @njit(**SAFE)

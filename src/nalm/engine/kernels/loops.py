@@ -318,12 +318,13 @@ def add_if_negative(w: Any, x: Any, out: Any) -> None:
 
 @njit(**SUMS)
 def any_zero(x: Any) -> Any:
-    count = 0
+    zero, one = x.dtype.type(0), x.dtype.type(1)
+    count = zero
     for i in range(x.shape[0]):
         row = x[i]
         for b in range(row.size):
-            count += 1 if row[b] == 0 else 0
-    return count > 0
+            count += one if row[b] == zero else zero
+    return count > zero
 
 
 @njit(**SUMS)
