@@ -514,7 +514,9 @@ def test_text_columns_are_mentioned_only_where_they_might_have_been_used():
 
 
 def test_command_prints_formula_and_draws(tmp_path):
-    picture = tmp_path / "planets.png"
+    precious, picture = tmp_path / "precious", tmp_path / "planets.png"
+    precious.write_text("precious")
+    picture.symlink_to(precious)
     command = [sys.executable, "-m", "nalm", "discover", "planets", "--target", "year"]
     shown = subprocess.run([*command, "--plot", str(picture)], capture_output=True, text=True, check=True).stdout
     lines = [line.rstrip() for line in shown.splitlines()]
@@ -522,6 +524,7 @@ def test_command_prints_formula_and_draws(tmp_path):
     readme = (Path(__file__).parents[1] / "README.md").read_text()
     assert "\n".join(lines[:-1]) in readme
     assert picture.stat().st_size > 10_000
+    assert precious.read_text() == "precious"
     document = json.loads(
         subprocess.run([*command, "--features", "axis", "--json"], capture_output=True, text=True, check=True).stdout
     )
@@ -530,7 +533,8 @@ def test_command_prints_formula_and_draws(tmp_path):
     for extra, message in [
         (["--noise", "much"], "--noise takes auto or a number"),
         (["--features", "sun"], "no column 'sun'"),
-        (["--plot", str(tmp_path / "no" / "such.png")], "such.png: No such file or directory"),
+        (["--plot", str(picture / "such.png")], "such.png: File exists"),
+        (["--plot", str(tmp_path / "such.bmp")], "a figure is saved as .png"),
     ]:
         failed = subprocess.run([*command, *extra], capture_output=True, text=True, check=False)
         assert failed.returncode == 2

@@ -72,6 +72,12 @@ def test_gzip_data_is_unpacked_up_to_a_size():
         with pytest.raises(files.FileError, match="not a whole gzip file"):
             files.unpack(damaged, 10_000_000, "it")
     assert files.unpack(gzip.compress(b"abc"), 3, "it") == b"abc"
+    with pytest.raises(files.FileError, match="more than 5 bytes"):
+        files.unpack(2 * gzip.compress(b"abc"), 5, "it")
+
+
+def test_every_part_of_gzip_data_is_unpacked():
+    assert files.unpack(gzip.compress(b"abc") + gzip.compress(b"def"), 6, "it") == b"abcdef"
 
 
 def test_a_checksum_knows_where_parts_end():

@@ -116,6 +116,7 @@ class TestFiles:
             (lambda b: b"\0\1" + b[2:], "not an IDX file"),
             (lambda b: b[:2] + b"\x0d" + b[3:], "only unsigned bytes"),
             (lambda b: b[:6], "ends within its header"),
+            (lambda b: b[:3] + b"\x09" + b[4:], "must have from 1 to 4 axes, got 9"),
             (lambda b: b[:-3], "should hold 20 bytes"),
             (lambda b: b + b"\0", "but holds 21"),
             (lambda b: b"", "not an IDX file"),

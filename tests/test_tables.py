@@ -165,7 +165,8 @@ def test_text_is_read_however_it_is_written(sep, decimal, encoding, tmp_path):
     for name in ("t.csv", "t.csv.gz"):
         found = read_table(tmp_path / name)
         pd.testing.assert_frame_equal(found.reset_index(drop=True), NUMBERS)
-        assert found.attrs["remarks"] == (["the file is not in UTF-8 and was read as cp1252"] if encoding == "latin-1" else [])
+        guesses = ["the file is not in UTF-8 and was read as cp1252"] if encoding == "latin-1" else []
+        assert found.attrs["remarks"] == guesses + (["numbers were read with decimal commas"] if decimal == "," else [])
 
 
 def test_files_of_other_programs_are_read(tmp_path):
@@ -212,6 +213,37 @@ def test_habits_of_other_programs_do_no_harm(text, tmp_path):
     assert read_table(tmp_path / "t.csv").to_dict("list") == {"a": [1, 3], "b": [2, 4]}
 
 
+def test_labels_of_rows_are_left_out_with_a_remark(tmp_path):
+    for first, second in (("1", "2"), ("mon", "tue")):
+        (tmp_path / "t.csv").write_text(f"a,b\n{first},1,2\n{second},3,4\n")
+        table = read_table(tmp_path / "t.csv")
+        assert table.to_dict("list") == {"a": [1, 3], "b": [2, 4]}
+        assert table.attrs["remarks"] == ["the first cell of each row, which has no name, was taken for a label and left out"]
+
+
+def test_commas_between_thousands_are_no_decimal_marks(tmp_path):
+    (tmp_path / "t.csv").write_text("place;pop\na;1,234\nb;2,345\nc;999\n")
+    with pytest.raises(ValueError, match="is the comma in 1,234 a decimal mark, or between thousands"):
+        read_table(tmp_path / "t.csv")
+    assert list(read_table(tmp_path / "t.csv", decimal=",")["pop"]) == [1.234, 2.345, 999]
+    (tmp_path / "t.csv").write_text("x;n\n999,5;1.250\n" + "2,5;3.500\n" * 8 + "1.500,5;1.250\n1.250;1.250\n")
+    table = read_table(tmp_path / "t.csv")
+    x, n = (cells_of(table[name]) for name in "xn")
+    assert np.flatnonzero(np.isnan(x.numbers)).tolist() == [9, 10]
+    assert "'1.500,5' in line 11" in x.remark
+    assert n.numbers is None
+
+
+def test_a_mark_of_the_encoding_is_no_part_of_a_name(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfa,b\n1,2\n")
+    assert list(read_table(tmp_path / "t.csv", encoding="utf-8")) == ["a", "b"]
+
+
+def test_rows_are_counted_where_cells_have_line_breaks(tmp_path):
+    (tmp_path / "t.csv").write_text('a,b\n"x\ny",2\n' + "z,3\n" * 8 + "z,four\n")
+    assert cells_of(read_table(tmp_path / "t.csv")["b"]).remark == "column b has a cell that is no number: 'four' in row 10"
+
+
 def test_how_a_text_is_written_may_be_said(tmp_path):
     (tmp_path / "t.csv").write_bytes("a:µ\n1,5:2,5\n3,5:4,5\n".encode("cp1252"))
     found = read_table(tmp_path / "t.csv", sep=":", decimal=",", encoding="cp1252")
@@ -245,6 +277,10 @@ def test_files_that_are_no_tables_are_refused_in_a_sentence(tmp_path, monkeypatc
     (tmp_path / "picture.csv").write_bytes(bytes(range(256)))
     (tmp_path / "more.csv").write_text("a,b\n1,2\n1,2,3,4\n")
     (tmp_path / "names.csv").write_text("a,b\n")
+    (tmp_path / "late.csv").write_text("a,b\n" + "1,2\n" * 300 + "1,2,3\n")
+    (tmp_path / "broken.csv").write_text('a,b\n1,"2\n"\n' + "1,2\n" * 300 + "1,2,3\n")
+    (tmp_path / "nameless.csv").write_text("a,b\n5,1,2\n7,2,4\n")
+    pd.DataFrame(np.zeros((2_000, 1)), columns=["a"]).to_feather(tmp_path / "long.feather")
     (tmp_path / "deep.json").write_text("[" * 100_000)
     (tmp_path / "number.json").write_text("1")
     (tmp_path / "folder").mkdir()
@@ -261,6 +297,10 @@ def test_files_that_are_no_tables_are_refused_in_a_sentence(tmp_path, monkeypatc
         ("picture.csv", "not a table in text"),
         ("more.csv", "line 3 has more cells than there are names, which are 2"),
         ("names.csv", "has no rows"),
+        ("late.csv", "line 302 has more cells than there are names, which are 2"),
+        ("broken.csv", "row 302 has more cells than there are names, which are 2"),
+        ("nameless.csv", "the rows have one cell more than there are names, which are 2"),
+        ("long.feather", "more than 1,000 cells"),
         ("deep.json", "cannot read deep.json"),
         ("number.json", "neither a list of records nor"),
     ):

@@ -442,10 +442,13 @@ def discover_command(
 ) -> None:
     """Look for the law in a table of numbers: a formula, how good it is, and what the data do not say."""
     from nalm.discover import discover, read_table
+    from nalm.figures import ready
 
     if (target is None) == (time is None):
         raise typer.BadParameter("give --target, the column that a law is to give, or --time, the column of times")
     table = read_table(file, sep=sep, decimal=decimal, encoding=encoding, sheet=sheet)
+    if plot is not None:
+        ready(plot)
     if time is not None:
         if noise != "auto" or operations is not None:
             raise typer.BadParameter("--noise and --operations go with --target, not with --time")
@@ -472,9 +475,11 @@ def discover_command(
 def _draw(found: Any, plot: str | None, silent: bool) -> None:
     """Save the figure of what was found, after it was printed: if the file cannot be written, nothing is lost."""
     if plot is not None:
-        found.figure().savefig(plot, dpi=150)
-        if not silent:
-            typer.echo(f"wrote {plot}")
+        from nalm.figures import save
+
+        for path in save(found.figure(), plot):
+            if not silent:
+                typer.echo(f"wrote {path}")
 
 
 def _discover_ode(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-__all__ = ["Surface", "captioned", "histograms", "pareto", "save", "shares", "surfaces", "three_panels"]
+__all__ = ["Surface", "captioned", "histograms", "pareto", "ready", "save", "shares", "surfaces", "three_panels"]
 
 PANELS = {
     "Success rate": ("success_rate", "success_low", "success_high"),
@@ -237,14 +237,24 @@ def captioned(figure: Figure, caption: str) -> Figure:
     return figure
 
 
+def ready(path: str | os.PathLike[str]) -> Path:
+    """Where a figure is to be saved, if its suffix is one of ours; the folder is made."""
+    path = Path(path)
+    if path.suffix not in ("", *FORMS):
+        raise ValueError(f"a figure is saved as {', '.join(FORMS)} or, without suffix, as .png and .svg, got {path.name!r}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"cannot write {path}: {error.strerror}") from None
+    return path
+
+
 def save(figure: Figure, path: str | os.PathLike[str]) -> list[Path]:
     """Write a figure in the form that the path's suffix names, or as PNG and SVG where it has none; give what was written.
 
     Parent folders are made. A file appears whole or not at all; SVG and PDF of the same figure are the same to the byte.
     """
-    path = Path(path)
-    if path.suffix not in ("", *FORMS):
-        raise ValueError(f"a figure is saved as {', '.join(FORMS)} or, without suffix, as .png and .svg, got {path.name!r}")
+    path = ready(path)
     suffixes = [path.suffix] if path.suffix else [".png", ".svg"]
     return [_write(figure, path.with_suffix(suffix)) for suffix in suffixes]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
 import hashlib
 import io
 import os
@@ -101,16 +102,16 @@ def read_text(path: str | os.PathLike[str], most: int = LARGEST) -> str:
 
 
 def unpack(data: bytes, most: int, name: str) -> bytes:
-    """Unpack gzip data of at most `most` bytes when unpacked; `name` stands in the error."""
-    packed = zlib.decompressobj(wbits=31)
+    """Unpack gzip data, of one part or several, of at most `most` bytes when unpacked; `name` stands in the error."""
+    if not data:
+        raise FileError(f"{name} is not a whole gzip file (it is empty)")
     try:
-        plain = packed.decompress(data, most + 1)
-    except zlib.error as error:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+            plain = packed.read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
         raise FileError(f"{name} is not a whole gzip file ({error})") from None
     if len(plain) > most:
         raise FileError(f"{name} unpacks to more than {most:,} bytes, which is more than such a file can have")
-    if not packed.eof:
-        raise FileError(f"{name} is not a whole gzip file (it ends early)")
     return plain
 
 

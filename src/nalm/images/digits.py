@@ -75,7 +75,9 @@ def _header(content: bytes, name: object) -> tuple[int, tuple[int, ...]]:
     if kind != UNSIGNED_BYTE:
         raise ValueError(f"{name} holds IDX type {kind:#04x}; only unsigned bytes ({UNSIGNED_BYTE:#04x}) are read")
     start = 4 + 4 * axes
-    if not 1 <= axes <= MOST_AXES or len(content) < start:
+    if not 1 <= axes <= MOST_AXES:
+        raise ValueError(f"{name} must have from 1 to {MOST_AXES} axes, got {axes}")
+    if len(content) < start:
         raise ValueError(f"{name} ends within its header: {len(content)} bytes for {axes} axes")
     return start, struct.unpack(f">{axes}I", content[4:start])
 

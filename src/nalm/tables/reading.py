@@ -34,6 +34,8 @@ SPACES = r"\s+"
 WORDS = {"tab": "\t", "\\t": "\t", "space": SPACES, " ": SPACES, "comma": ",", "semicolon": ";"}
 COMMA, POINT = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?"), re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
 """Numbers with one decimal mark or the other."""
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")
+"""Numbers with a mark that may be a decimal mark or stand between thousands."""
 NO_VALUE = {"", "-", "--", "?", "na", "nan", "n/a", "n.a.", "none", "null", "#n/a"}
 BINARY = re.compile("[\0-\x08\x0e-\x1a]")
 """Characters that no table in text has."""
@@ -127,6 +129,8 @@ def _text(data: bytes, form: Form) -> pd.DataFrame:
     if not rows:
         raise FileError("its lines cannot be split into cells")
     decimal = form.decimal or _decimal([row for _, row in rows[1:]], sep)
+    if decimal == "," and form.decimal is None:
+        remarks.append("numbers were read with decimal commas")
     if decimal not in (".", ",") or decimal == sep:
         raise FileError(f"decimal is a point or a comma, and not what separates cells, got {decimal!r}")
     (end, names), rest = rows[0], [row for _, row in rows[1:]]
@@ -136,13 +140,20 @@ def _text(data: bytes, form: Form) -> pd.DataFrame:
     if all(_is_number(name, decimal) for name in names):
         remarks.append(f"the names of the columns, in line {rows[0][0]}, are numbers: {', '.join(names)}")
     width = max(len(row) for _, row in rows)
-    body = text.split("\n", end)[end:]
-    if not body or not body[0].strip():
+    body = "".join(text.split("\n", end)[end:])
+    if not body.strip():
         return pd.DataFrame(columns=names)
     options: dict[str, Any] = {"low_memory": False, "skip_blank_lines": False, "skipinitialspace": True, "index_col": False}
-    table = pd.read_csv(io.StringIO(body[0]), sep=sep, decimal=decimal, header=None, names=range(width), **options)
-    table.index = pd.RangeIndex(end + 1, end + 1 + len(table), name="line")
-    table = _named(table.dropna(how="all"), names)
+    where, before = ("row", 0) if any("\n" in quoted for quoted in body.split('"')[1::2]) else ("line", end)
+    try:
+        table = pd.read_csv(io.StringIO(body), sep=sep, decimal=decimal, header=None, names=range(width), **options)
+    except pd.errors.ParserError as error:
+        found = re.search(r"fields in line (\d+), saw", str(error))
+        if found is None:
+            raise
+        raise FileError(_too_many(f"{where} {before + int(found[1])}", names)) from None
+    table.index = pd.RangeIndex(before + 1, before + 1 + len(table), name=where)
+    table = _named(table.dropna(how="all"), names, remarks)
     if decimal == ",":
         table = table.apply(_with_points)
     table.attrs["remarks"] = remarks
@@ -166,7 +177,7 @@ def _decoded(data: bytes, encoding: str | None) -> tuple[str, list[str]]:
             raise FileError("it is not a table in text")
         guessed = name in ("cp1252", "latin-1") and encoding is None
         remarks = [f"the file is not in UTF-8 and was read as {name}"] if guessed else []
-        return text.replace("\r\n", "\n").replace("\r", "\n"), remarks
+        return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"), remarks
     raise FileError(f"it is not text in {told}")
 
 
@@ -205,10 +216,14 @@ def _separator(sample: str) -> str:
 
 
 def _decimal(rows: Sequence[Sequence[str]], sep: str) -> str:
-    """The decimal mark that most numbers have."""
-    cells = [cell for row in rows for cell in row]
-    commas, points = (sum(bool(form.fullmatch(cell)) for cell in cells) for form in (COMMA, POINT))
-    return "," if commas > points and sep != "," else "."
+    """The decimal mark of most numbers whose mark cannot stand between thousands."""
+    commas, points = ([cell for row in rows for cell in row if form.fullmatch(cell)] for form in (COMMA, POINT))
+    if sep == "," or not commas:
+        return "."
+    clear, others = (sum(not THOUSANDS.fullmatch(cell) for cell in cells) for cells in (commas, points))
+    if clear == others == 0:
+        raise FileError(f"is the comma in {commas[0]} a decimal mark, or between thousands? Give --decimal, a comma or a point")
+    return "," if clear > others else "."
 
 
 def _is_number(cell: str, decimal: str) -> bool:
@@ -228,26 +243,43 @@ def _are_units(first: Sequence[Sequence[str]], rest: Sequence[Sequence[str]], de
     return bool(set(words) & set(columns)) and not any(_is_number(above[i], decimal) for i in columns if above[i])
 
 
-def _named(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+def _too_many(where: str, names: Sequence[str]) -> str:
+    return f"{where} has more cells than there are names, which are {len(names)}"
+
+
+def _named(table: pd.DataFrame, names: Sequence[str], remarks: list[str]) -> pd.DataFrame:
     """The table with its names; cells beyond the last name are empty, or each row starts with a label."""
     over = table.columns[len(names) :]
     table = table.drop(columns=[name for name in over if table[name].isna().all()])
     while names and not names[-1] and table.iloc[:, len(names) - 1 :].isna().all(axis=None):
         names, table = names[:-1], table.iloc[:, : len(names) - 1]
     if len(table.columns) == len(names) + 1 and table.iloc[:, -1].notna().mean() >= NEARLY:
+        first = table.iloc[:, 0]
+        if pd.to_numeric(first, errors="coerce").notna().any() and list(first) != list(range(1, len(first) + 1)):
+            raise FileError(f"the rows have one cell more than there are names, which are {len(names)}")
+        remarks.append("the first cell of each row, which has no name, was taken for a label and left out")
         table = table.iloc[:, 1:]
     if len(table.columns) > len(names):
         row = int(table.iloc[:, len(names) :].notna().any(axis=1).to_numpy().argmax())
-        raise FileError(f"line {table.index[row]} has more cells than there are names, which are {len(names)}")
+        raise FileError(_too_many(f"{table.index.name} {table.index[row]}", names))
     table.columns = [name or f"column {i + 1}" for i, name in enumerate(names)]
     return table
 
 
 def _with_points(column: pd.Series) -> pd.Series:
-    """A column of text in which numbers have a decimal point."""
+    """A column of text in which numbers have a decimal point; what has one among commas, or before thousands, is no number."""
     if pd.api.types.is_numeric_dtype(column):
         return column
-    return column.map(lambda cell: cell.replace(",", ".") if isinstance(cell, str) and COMMA.fullmatch(cell.strip()) else cell)
+    cells = column.map(lambda cell: cell.strip() if isinstance(cell, str) else cell)
+    mixed = any(isinstance(cell, str) and COMMA.fullmatch(cell) for cell in cells)
+
+    def written(cell: Any) -> Any:
+        if isinstance(cell, str) and COMMA.fullmatch(cell):
+            return cell.replace(",", ".")
+        wrong = isinstance(cell, str) and (POINT if mixed else THOUSANDS).fullmatch(cell)
+        return f"{cell} (with a point)" if wrong else cell
+
+    return cells.map(written)
 
 
 def _workbook(data: bytes, form: Form) -> pd.DataFrame:
@@ -285,7 +317,7 @@ def _from_cells(rows: list[tuple[int, tuple[Any, ...]]], remarks: list[str]) -> 
     width = max(len(row) for _, row in rows)
     body = [[*row, *[None] * (width - len(row))] for _, row in rows[1:]]
     index = pd.Index([number for number, _ in rows[1:]], name="row")
-    table = _named(pd.DataFrame(body, index=index, columns=range(width)), texts[0])
+    table = _named(pd.DataFrame(body, index=index, columns=range(width)), texts[0], remarks)
     table.attrs["remarks"] = remarks
     return table
 
@@ -302,9 +334,16 @@ def _parquet(data: bytes, form: Form) -> pd.DataFrame:
 
 def _feather(data: bytes, form: Form) -> pd.DataFrame:
     """A Feather file, which is an Arrow file."""
-    import pyarrow.feather
+    import pyarrow.ipc
 
-    table = pyarrow.feather.read_table(io.BytesIO(data))
+    file = pyarrow.ipc.open_file(io.BytesIO(data))
+    batches, cells = [], 0
+    for number in range(file.num_record_batches):
+        batches.append(file.get_batch(number))
+        cells += batches[-1].num_rows * max(len(file.schema), 1)
+        if cells > MOST_CELLS:
+            raise FileError(f"it has more than {MOST_CELLS:,} cells")
+    table = pyarrow.Table.from_batches(batches, file.schema)
     table.validate(full=True)
     return _counted(table.to_pandas())
 
