@@ -12,6 +12,7 @@ from torch.func import functional_call, grad, stack_module_state, vmap
 
 import nalm
 from conftest import OPERATIONS
+from nalm.layers.precision import is_half
 
 RECORDS = nalm.modules()
 EXPRESSIBLE = [(name, operation) for name, record in RECORDS.items() for operation in record.operations]
@@ -100,6 +101,44 @@ def test_inputs_of_any_precision_reach_any_layer():
     ]:
         for layer in (nalm.NAU(2, 1), nalm.NMU(2, 1)):
             assert layer.to(of_layer)(torch.ones(3, 2, dtype=of_input)).dtype == of_output
+
+
+class Sum(nalm.Unit):
+    def __init__(self):
+        super().__init__(2, 1)
+        self.register_buffer("weight", torch.ones(1, 2))
+
+    def reset_parameters(self, generator=None):
+        pass
+
+    def effective_weights(self):
+        return {"weight": self.weight}
+
+    def express_(self, operation, operands):
+        pass
+
+
+class Linear:
+    def forward(self, inputs):
+        return nn.functional.linear(inputs, self.weight)
+
+
+class Mixed(Linear, Sum):
+    pass
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_buffers_and_a_forward_from_another_class_are_precise_too(dtype):
+    x = torch.tensor([[200.0, 57.0]])
+    for layer in (Mixed(), nalm.Stack(Mixed())):
+        with torch.autocast("cpu", dtype):
+            assert layer(x).item() == 257
+        assert torch.equal(layer.to(dtype)(x.to(dtype)), torch.tensor([[257]], dtype=dtype))
+        assert is_half(layer)
+    with torch.autocast("cpu", dtype):
+        assert Mixed()(inputs=x).item() == 257
+    with pytest.raises(TypeError, match="inputs"):
+        Mixed()()
 
 
 def test_networks_round_once():

@@ -184,10 +184,9 @@ def test_runs_that_do_not_fit_leave_no_trace(tmp_path):
             store.add(cell(), listless, engine="fused", seconds=1.0)
         assert store.cells() == []
         assert store.missing(cell(), [0, 1]) == [0, 1]
-        store.add(cell(), make([0]), engine="fused", seconds=1.0)
-        with pytest.raises(StoreError, match=f"{cell().key} in .*results.sqlite: its runs were logged at other steps; choose"):
+        with pytest.raises(ValueError, match=f"runs of cell {cell().key} must be logged at the steps of its recipe"):
             store.add(cell(), thinned, engine="fused", seconds=1.0)
-        assert store.missing(cell(), [0, 1]) == [1]
+        assert store.cells() == []
 
 
 # Several processes, and kills.
@@ -506,6 +505,50 @@ def test_a_damaged_row_is_reported_left_out_and_trained_again(tmp_path, change):
         store.add(cell(0), make(missing), engine="fused", seconds=1.0)
         assert_same(store.runs(cell(0), range(4)), make(range(4)))
         assert cell(0) in store.cells()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("steps", b""),
+        ("steps", bytes(40)),
+        ("steps", RECIPE.steps[:-1].astype("<i8").tobytes()),
+        ("description", "[" * 100_000),
+        ("description", '{"recipe": []}'),
+        ("validation", b"1"),
+        ("test", bytes(48)),
+        ("sparsity", "x" * 40),
+        ("weights", b"123"),
+        ("status", "fine"),
+        ("seconds", "long"),
+    ],
+)
+def test_a_row_that_another_program_wrote_must_fit(tmp_path, column, value):
+    """Its checksum is right, its content is not."""
+    table = next(table for table, columns in store_module.COLUMNS.items() if column in columns)
+    filled(tmp_path, cells=1)
+    with raw(tmp_path) as connection:
+        connection.execute(f"UPDATE {table} SET {column} = ? WHERE id = 1", (value,))
+        row = connection.execute(f"SELECT {', '.join(store_module.COLUMNS[table])} FROM {table} WHERE id = 1").fetchone()
+        connection.execute(f"UPDATE {table} SET checksum = ? WHERE id = 1", (store_module._mark(row),))
+        connection.commit()
+    with open_store(tmp_path) as store:
+        with pytest.warns(StoreWarning, match=f"row 1 of {table} is damaged and left out") as said:
+            missing, cells = store.missing(cell(0), range(4)), store.cells()
+        assert cells == ([] if table == "cells" else [cell(0)])
+        assert len(said) == 1, "said once"
+        assert missing == ([0, 1, 2, 3] if table == "cells" else [0])
+        store.add(cell(0), make(missing), engine="fused", seconds=1.0)
+        assert_same(store.runs(cell(0), range(4)), make(range(4)))
+
+
+def test_a_run_whose_seed_is_damaged_is_named_by_its_row(tmp_path):
+    filled(tmp_path, cells=1)
+    with raw(tmp_path) as connection:
+        connection.execute("UPDATE runs SET seed = 77 WHERE seed = 2")
+        connection.commit()
+    with open_store(tmp_path) as store, pytest.warns(StoreWarning, match="row 3 of runs is damaged and left out$"):
+        assert store.missing(cell(0), range(4)) == [2]
 
 
 def read_all(folder, cells):

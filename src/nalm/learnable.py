@@ -29,6 +29,8 @@ def check_learnable(
     """
     if not parts or any(part.own or part.penalty == "none" for part in parts):
         return
+    rest = iter(parts)
+    layers = [{one for _ in layer.split("/") for one in next(rest).operations} for layer in name.split("+") if ":" not in name]
     can = {one for part in parts for one in part.operations}
     layered = "+" in name or ":" in name
     if layered and operation in LOGIC and can & set(LOGIC):
@@ -40,22 +42,26 @@ def check_learnable(
         listed = ", ".join(one for one in OPERATIONS if one in can)
         hint = f"use {_enough(operation)}" if layered else f"it can express: {listed}"
         raise ValueError(f"{name} cannot express {operation}; {hint}")
-    if not layered and not _one_layer_does(operation, task.spans(inputs, 0, data, operation), inputs):
-        raise ValueError(
-            f"one layer of {name} cannot express {operation} as {task.name} asks it, which needs two; use {_enough(operation)}"
-        )
+    if not _express(layers or [can, can], operation, task.spans(inputs, 0, data, operation), inputs):
+        one = name if layered else f"one layer of {name}"
+        raise ValueError(f"{one} cannot express {operation} as {task.name} asks it; use {_enough(operation)}")
 
 
-def _one_layer_does(operation: str, spans: Sequence[tuple[int, int]], inputs: int) -> bool:
-    """Whether one sum with weights in [-1, 1], or one product, of the inputs gives the operation of its operands."""
-    record, steps = operation_of(operation), operation.split("-")
-    if record.coefficients or set(steps) <= {"add", "sub"}:
+def _express(layers: Sequence[set[str]], operation: str, spans: Sequence[tuple[int, int]], inputs: int) -> bool:
+    """Whether layers, by what each can express, give the operation of its operands; weights of sums are in [-1, 1]."""
+    record, wide = operation_of(operation), any(stop - start > 1 for start, stop in spans)
+    if record.coefficients:
         places = np.arange(inputs)
         operands = np.stack([(start <= places) & (places < stop) for start, stop in spans]).astype(float)
-        return bool(np.abs(record.truth(operands)).max() <= 1)
-    if operation in TWO_STEPS:
-        return set(steps) <= {"mul", "div"}
-    return all(stop - start == 1 for start, stop in spans)
+        needed = 1 + bool(np.abs(record.truth(operands)).max() > 1)
+        return not wide or sum("add" in layer for layer in layers) >= needed
+    last = "mul" if operation == "square" and len(layers) > 1 else operation
+    steps = [NEEDS[step] for step in operation.split("-")] if operation in TWO_STEPS else [*["add"] * wide, last]
+    place = 0
+    for step, before in zip(steps, steps[:1] + steps, strict=False):
+        place += (step == "add") != (before == "add")  # a sum and a product do not share a layer
+        place = next((k for k in range(place, len(layers)) if step in layers[k]), len(layers))
+    return place < len(layers)
 
 
 def _enough(operation: str) -> str:

@@ -179,5 +179,5 @@ class Restarts:
     def __post_init__(self) -> None:
         """Refuse no start at all, and unknown initial values."""
         _typed(self)
-        _require(self.limit >= 1, f"limit must be at least 1, got {self.limit}")
+        _require(1 <= self.limit <= 1_000_000, f"limit must be from 1 to 1,000,000, got {self.limit}")
         _require(self.start in ("own", "selecting"), f"start must be own or selecting, got {self.start!r}")

@@ -141,7 +141,7 @@ class Store:
                     f"cannot use {self.path}: its format is {schema} and nalm {self.version} knows format {SCHEMA};"
                     " use the nalm that wrote it or choose another folder"
                 )
-        # Where WAL is not supported, or another process is at work this moment, the store does its duty without.
+        # Where WAL is not supported, or another process is at work this moment, the store works without it.
         with self._explained(), contextlib.suppress(sqlite3.OperationalError):
             self._connection.execute("PRAGMA journal_mode = WAL")
 
@@ -158,7 +158,7 @@ class Store:
             raise StoreError(f"cannot use {self.path} ({error}): {remedy}") from error
 
     def _upgrade(self) -> None:
-        """Copy the tables of format 1, with checksums; rows that cannot be meant are left out."""
+        """Copy the tables of format 1, with checksums; damaged rows are left out."""
         execute = self._connection.execute
         for table in COLUMNS:
             execute(f"ALTER TABLE {table} RENAME TO old_{table}")
@@ -168,9 +168,7 @@ class Store:
         for table, columns in COLUMNS.items():
             for row in execute(f"SELECT id, {', '.join(columns)} FROM old_{table} ORDER BY id"):
                 values = tuple(row)[1:]
-                if all(type(value) is kind for value, kind in zip(values, columns.values(), strict=True)) and (
-                    _names_itself(row) if table == "cells" else _fits(row, widths.get(row["cell"], -1))
-                ):
+                if _described(row) if table == "cells" else _fits(row, widths.get(row["cell"], -1)):
                     self._insert(table, values, row["id"])
                     if table == "cells":
                         widths[row["key"]] = len(row["steps"])
@@ -188,29 +186,35 @@ class Store:
         """Say once that something is damaged."""
         if what not in self._reported:
             self._reported.add(what)
-            warnings.warn(f"{self.path}: {what} is damaged; it is left out and computed anew", StoreWarning, stacklevel=4)
+            warnings.warn(f"{self.path}: {what} is damaged and left out", StoreWarning, stacklevel=4)
 
     def _cell(self, cell: Cell) -> sqlite3.Row | None:
         """The whole row of a cell, if there is one."""
         with self._explained():
             rows = self._connection.execute(f"{SELECT['cells']} WHERE key = ? ORDER BY id", (cell.key,)).fetchall()
-        whole = next((row for row in rows if _whole(row) and row["key"] == cell.key and _names_itself(row)), None)
+        whole = next((row for row in rows if _whole(row) and row["key"] == cell.key and _described(row)), None)
         if rows and whole is None:
-            self._report(f"the description of cell {cell.key}")
+            self._report(f"row {rows[0]['id']} of cells")
         return whole
 
     def _rows(self, cell: Cell, engine: str | None) -> list[sqlite3.Row]:
         """The whole rows of a cell's runs, in order of writing."""
-        if self._cell(cell) is None:
+        found = self._cell(cell)
+        if found is None:
             return []
         query = f"{SELECT['runs']} WHERE cell = :cell AND (:engine IS NULL OR engine = :engine) ORDER BY id"
         with self._explained():
             rows = self._connection.execute(query, {"cell": cell.key, "engine": engine}).fetchall()
-        whole = [row for row in rows if _whole(row) and row["cell"] == cell.key and engine in (None, row["engine"])]
+        width = len(found["steps"])
+        whole = [
+            row
+            for row in rows
+            if _fits(row, width) and _whole(row) and (row["cell"], engine or row["engine"]) == (cell.key, row["engine"])
+        ]
         known = {row["seed"] for row in whole}
         for row in rows if len(whole) < len(rows) else ():
             if row["seed"] not in known:
-                self._report(f"the run of seed {row['seed']} in cell {cell.key}")
+                self._report(f"row {row['id']} of runs")
         return whole
 
     def _select(self, cell: Cell, engine: str | None) -> dict[int, sqlite3.Row]:
@@ -231,18 +235,14 @@ class Store:
         for name in ("validation", "test", "sparsity"):
             if getattr(runs, name).shape != shape:
                 raise ValueError(f"{name} must have shape {shape} (runs, steps), got {getattr(runs, name).shape}")
-        steps = runs.steps.astype("<i8").tobytes()
+        if not np.array_equal(runs.steps, cell.recipe.steps):
+            raise ValueError(f"runs of cell {cell.key} must be logged at the steps of its recipe, got others")
         written = datetime.now(timezone.utc).isoformat(timespec="seconds")
         columns = (runs.seeds, runs.status, runs.messages, runs.validation, runs.test, runs.sparsity, runs.weights)
         with self._explained(), self._connection as connection:
             connection.execute("BEGIN IMMEDIATE")
-            known = self._cell(cell)
-            if known is None:
-                self._insert("cells", (cell.key, cell.to_json(), steps))
-            elif known["steps"] != steps:
-                raise StoreError(
-                    f"cannot add to cell {cell.key} in {self.path}: its runs were logged at other steps; choose another folder"
-                )
+            if self._cell(cell) is None:
+                self._insert("cells", (cell.key, cell.to_json(), runs.steps.astype("<i8").tobytes()))
             stored = set(self._select(cell, engine))
             for seed, status, message, *curves in zip(*columns, strict=True):
                 if int(seed) not in stored:
@@ -296,8 +296,9 @@ class Store:
             rows = self._connection.execute(f"{SELECT['cells']} ORDER BY id").fetchall()
         cells: dict[str, Cell] = {}
         for row in rows:
-            if _whole(row) and _names_itself(row):
-                cells.setdefault(row["key"], Cell.from_json(row["description"]))
+            cell = _described(row) if _whole(row) else None
+            if cell is not None:
+                cells.setdefault(cell.key, cell)
             else:
                 self._report(f"row {row['id']} of cells")
         return list(cells.values())
@@ -333,15 +334,23 @@ def _whole(row: sqlite3.Row) -> bool:
     return bool(row["checksum"] == _mark(tuple(row)[1:-1]))
 
 
-def _names_itself(row: sqlite3.Row) -> bool:
-    """Whether the description of a cell belongs to its key, and the steps are whole numbers."""
+def _typed(row: sqlite3.Row, table: str) -> bool:
+    """Whether each value of a row is of the type of its column."""
+    return all(type(row[name]) is kind for name, kind in COLUMNS[table].items())
+
+
+def _described(row: sqlite3.Row) -> Cell | None:
+    """The cell of a row, if its description belongs to its key, and its steps to its recipe."""
     try:
-        return Cell.from_json(row["description"]).key == row["key"] and len(row["steps"]) % 8 == 0
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return False
+        cell = Cell.from_json(row["description"])
+        whole = _typed(row, "cells") and cell.key == row["key"] and cell.recipe.steps.astype("<i8").tobytes() == row["steps"]
+        return cell if whole else None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
 
 
 def _fits(row: sqlite3.Row, width: int) -> bool:
-    """Whether a run of format 1 has an error for each logged step (of so many bytes), and a known status."""
-    curves = (row["validation"], row["test"], row["sparsity"])
-    return all(len(curve) == width for curve in curves) and len(row["weights"]) % 8 == 0 and row["status"] in STATUSES
+    """Whether a run has an error for each logged step (of so many bytes), whole numbers of weights, and a known status."""
+    curves = ("validation", "test", "sparsity")
+    whole = _typed(row, "runs") and len(row["weights"]) % 8 == 0 and row["status"] in STATUSES
+    return whole and all(len(row[name]) == width for name in curves)
