@@ -74,6 +74,7 @@ SETTINGS = (
     "log_interval=0",
     "learning_rate=0",
     "learning_rate=nan",
+    "learning_rate=1or 2",
     "loss=hinge",
     "loss=3",
 )
@@ -146,6 +147,9 @@ def commands(folder: Path) -> Iterator[list[str]]:
     yield from (["reproduce", "D:fig1a", "--series", value] for value in ("", "nau", "L1,L2"))
     yield from (["reproduce", *more] for more in ([], ["D:fig1a", "--all"], ["--page", "p.md"], ["--all", "--series", "L1"]))
     yield from (["reproduce", "S:tab9", *more] for more in (["--out", "/dev/null/x"], ["--series", "x"], ["--page", "p.md"]))
+    yield from (["reproduce", *more] for more in (["S:tab9", "--seeds", "2"], ["D:fig1a", "--data-dir", str(folder)]))
+    for option in (["--seeds", "2"], ["--budget", "quick"], ["--data-dir", str(folder)]):
+        yield ["reproduce", "--out", str(folder), "--page", str(folder / "p.md"), *option]
     yield ["reproduce", "M:fig2", "--data-dir", str(folder), "--series", "nothing"]
     for file in ("none.csv", "empty.csv", "words.csv", "zeros.parquet", "file", "."):
         yield ["discover", str(folder / file), "--target", "y"]
@@ -226,7 +230,8 @@ def command_in_process(arguments: list[str]) -> str:
     out, err = io.StringIO(), io.StringIO()
     before, sys.argv = sys.argv, ["nalm", *arguments]
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with warnings.catch_warnings(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            warnings.simplefilter("always")  # each is a line more
             cli.main()
     except SystemExit as end:
         return verdict(end.code, out.getvalue(), err.getvalue())

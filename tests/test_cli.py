@@ -409,6 +409,9 @@ def test_completion_can_be_installed(monkeypatch, capsys):
         (("reproduce", "D:fig1a", "--series", ""), "--series needs at least one name"),
         (("reproduce", "D:fig1a", "--series", "L2"), "has no series 'L2'"),
         (("reproduce", "--all", "--series", "nmu"), "--series goes with the id of one experiment"),
+        (("reproduce", "S:tab9", "--seeds", "2"), "S:tab9 is computed and has no seeds, got 2"),
+        (("reproduce", "D:fig1a", "--data-dir", "data"), "D:fig1a has no images"),
+        (("reproduce", "--out", "o", "--page", "p", "--budget", "quick"), "--page alone runs nothing"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(monkeypatch, capsys, arguments, message):

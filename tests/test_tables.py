@@ -150,6 +150,16 @@ def test_dates_become_days(tmp_path):
         assert cells.remark == "column when holds dates: they became days since 2020-01-01"
 
 
+@pytest.mark.parametrize("kind", [None, object])
+def test_lengths_of_time_become_seconds_and_what_is_no_number_is_none(kind):
+    times = cells_of(pd.Series([pd.Timedelta("2s"), pd.Timedelta("1min"), None], name="d").astype(kind or "timedelta64[ns]"))
+    np.testing.assert_array_equal(times.numbers, [2, 60, np.nan])
+    assert times.remark == "column d holds lengths of time: they became seconds"
+    for values in (pd.period_range("2020", periods=3, freq="M"), [1j, 2.0]):
+        column = pd.Series(values)
+        assert cells_of(column.astype(kind or column.dtype)).numbers is None
+
+
 NUMBERS = pd.DataFrame({"a": [1.5, 2.5, 3.5], "mass [kg]": [10.0, -20.5, 1e-3], "Größe": [1.0, 2.0, 3.0]})
 
 
@@ -445,3 +455,13 @@ def test_tables_of_times_have_gaps_and_mistakes_too():
         "column x has a cell that is no number: '12,5 kg' in row 3",
         "2 of 12 rows were left out, which lack a number in t (1), x (1)",
     ]
+
+
+def test_columns_with_many_gaps_do_not_stop_a_search_in_time():
+    times = np.arange(12.0)
+    table = pd.DataFrame({"t": times, "x": np.exp(-times), "note": np.nan, "z": np.where(times < 9, np.nan, 1)})
+    clock, states, remarks = columns_of(table, "t")
+    assert (len(clock), list(states.columns)) == (12, ["x"])
+    assert remarks == ["left out, for lack of numbers in many rows: note, z"]
+    with pytest.raises(ValueError, match=r"at least 4 rows, got 3: 9 of 12 rows were left out, which lack a number in z \(9\)"):
+        columns_of(table, "t", ["x", "z"])

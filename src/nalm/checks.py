@@ -8,6 +8,7 @@ import difflib
 import math
 import operator
 import os
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ def known(what: str, name: Any, names: Iterable[str]) -> str:
 def literal(text: str) -> Any:
     """The number, truth value, None or list of them that a text describes; any other text is itself."""
     try:
-        return ast.literal_eval(text.strip()) if len(text) <= LONGEST else text.strip()
+        with warnings.catch_warnings():  # of Python's parser, about text that is none of these
+            warnings.simplefilter("ignore")
+            return ast.literal_eval(text.strip()) if len(text) <= LONGEST else text.strip()
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text.strip()

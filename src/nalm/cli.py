@@ -315,7 +315,9 @@ def _print_bench(result: Any, files: list[str]) -> None:
 @command("reproduce")
 def reproduce_command(
     identity: Annotated[str | None, typer.Argument(metavar="ID", help="Figure or table, such as T:fig5.7.")] = None,
-    budget: Annotated[str, typer.Option(help="quick (about half a minute) or paper (as published).")] = "quick",
+    budget: Annotated[
+        str | None, typer.Option(help="quick (about half a minute) or paper (as published); default: quick.")
+    ] = None,
     seeds: Annotated[int | None, typer.Option(parser=_whole_number, help="Runs a condition; default: as budgeted.")] = None,
     out: Annotated[
         str | None, typer.Option(help="Folder for store, tables and figures; what it holds is not run again.")
@@ -336,6 +338,9 @@ def reproduce_command(
         raise typer.BadParameter("--page is for all experiments of the papers: give it without an id")
     if (identity is not None and every) or (identity is None and not every and page is None):
         raise typer.BadParameter("give the id of an experiment, or --all; `nalm list experiments` shows the ids")
+    if identity is None and not every and any(one is not None for one in (budget, seeds, data_dir)):
+        raise typer.BadParameter("--budget, --seeds and --data-dir go with an id or --all: --page alone runs nothing")
+    budget = "quick" if budget is None else budget
     if budget not in BUDGETS:
         raise typer.BadParameter(f"unknown budget {budget!r}; there are: {', '.join(BUDGETS)}")
     if series is not None and identity is None:

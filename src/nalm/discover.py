@@ -15,7 +15,7 @@ from nalm.discovery import rounded
 from nalm.figures import COLOURS
 from nalm.notation import condition, latex, plain, shortened, text
 from nalm.regressor import NALMRegressor
-from nalm.tables import cells_of, missing_rows, read_table
+from nalm.tables import MANY, cells_of, missing_rows, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +28,6 @@ INSIDE = 0.8
 """Share of the rows that the range is taken to be when the error outside is measured."""
 DRAWN = 5_000
 """Most rows that are drawn; more points would be a blot."""
-MANY = 0.1
-"""Share of the rows that a column must lack for that to be mentioned where it was not searched."""
 SHORT = 3
 """Restarts that a description without the outermost rows is worth."""
 LISTED = 4

@@ -191,6 +191,10 @@ def reproduce(
     conditions = experiment.conditions(budget, seeds, series) if experiment.kind == "training" else []
     if series is not None and experiment.kind == "exact":
         raise ValueError(f"{experiment.id} is computed and has no series, got {', '.join(series)}")
+    if seeds is not None and experiment.kind == "exact":
+        raise ValueError(f"{experiment.id} is computed and has no seeds, got {seeds}")
+    if data_dir is not None and experiment.kind != "images":
+        raise ValueError(f"{experiment.id} has no images, so it needs no folder of them, got {str(data_dir)!r}")
     folder = _folder(out, experiment)
     with following(progress) as shown:
         if experiment.kind == "exact":
@@ -499,7 +503,9 @@ def reproduce_all(
     with following(progress) as shown:
         shown.start(sum(shares), "seconds of work")
         for experiment, share in zip(load_all(), shares, strict=True):
-            report = reproduce(experiment.id, budget, seeds, out, data_dir=data_dir, progress=_Part(shown, share))
+            images = data_dir if experiment.kind == "images" else None
+            runs = None if experiment.kind == "exact" else seeds
+            report = reproduce(experiment.id, budget, runs, out, data_dir=images, progress=_Part(shown, share))
             on_report(report)
             reports.append(report)
     return reports

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nalm.tables import cells_of, missing_rows
+from nalm.tables import MANY, cells_of, missing_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,9 +120,15 @@ def columns_of(table: pd.DataFrame, time: str, states: Sequence[str] | None = No
     remarks = [*table.attrs.get("remarks", []), *(cells[name].remark for name in (time, *chosen) if cells[name].remark)]
     remarks += [f"column {name} is not made of numbers and was left out" for name in others]
     numbers = pd.DataFrame({name: cells[name].numbers for name in (time, *chosen)})
-    remarks += missing_rows(numbers)
-    numbers = numbers.dropna()
-    return numbers[time], numbers[chosen], remarks
+    gaps = numbers.dropna(subset=time).drop(columns=time).isna().mean()
+    sparse = [] if states is not None else [name for name in chosen if gaps[name] > MANY]
+    if sparse and len(sparse) < len(chosen):
+        remarks.append(f"left out, for lack of numbers in many rows: {', '.join(sparse)}")
+        numbers = numbers.drop(columns=sparse)
+    lacking, numbers = missing_rows(numbers), numbers.dropna()
+    if lacking and len(numbers) < FEWEST:
+        raise ValueError(f"a trajectory needs at least {FEWEST} rows, got {len(numbers)}: {lacking[0]}")
+    return numbers[time], numbers.drop(columns=time), remarks + lacking
 
 
 def _is_table(value: Any) -> bool:

@@ -4,7 +4,7 @@
 radius (km) and year (in that of the Earth), after the lists of NASA's Jet Propulsion Laboratory.
 """
 
-from nalm.tables.cells import Cells, cells_of, missing_rows
+from nalm.tables.cells import MANY, Cells, cells_of, missing_rows
 from nalm.tables.reading import read_table
 
-__all__ = ["Cells", "cells_of", "missing_rows", "read_table"]
+__all__ = ["MANY", "Cells", "cells_of", "missing_rows", "read_table"]

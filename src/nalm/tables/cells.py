@@ -10,10 +10,12 @@ import pandas as pd
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Cells", "cells_of", "missing_rows"]
+__all__ = ["MANY", "Cells", "cells_of", "missing_rows"]
 
 NEARLY = 0.8
 """Share of the cells of a column that must be numbers for the others to be taken for mistakes."""
+MANY = 0.1
+"""Share of the rows that a column must lack for that to be mentioned, or the column left out."""
 NAMED = 3
 """Mistakes that are shown."""
 DATES = (r"\d{4}-\d{2}-\d{2}([T ].*)?", "ISO8601"), (r"\d{1,2}\.\d{1,2}\.\d{4}", "%d.%m.%Y")
@@ -31,6 +33,11 @@ class Cells(NamedTuple):
 
 def cells_of(column: pd.Series) -> Cells:
     """The numbers of a column; dates become days since the first."""
+    column = column.infer_objects()
+    if isinstance(column.dtype, pd.PeriodDtype) or pd.api.types.is_complex_dtype(column):
+        return Cells(None)
+    if pd.api.types.is_timedelta64_dtype(column):
+        return Cells(column.dt.total_seconds().to_numpy(), f"column {column.name} holds lengths of time: they became seconds")
     if pd.api.types.is_numeric_dtype(column):
         values = column.to_numpy(np.float64, na_value=np.nan)
         return Cells(np.where(np.isfinite(values), values, np.nan))
