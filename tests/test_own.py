@@ -20,7 +20,9 @@ from torch import nn
 import nalm
 from nalm import figures, registry, speed
 from nalm.cli import app
+from nalm.engine import reference
 from nalm.identity import UntoldError, identity
+from nalm.options import LevenbergMarquardt, Snap
 from nalm.store import Store
 
 NALM = [sys.executable, "-m", "nalm"]
@@ -233,9 +235,9 @@ def test_what_cannot_be_told_is_never_reused(opaque, tmp_path, caplog):
         identity(holding(opaque))
     for _ in range(2):
         nalm.benchmark(holding(opaque), seeds=1, out=tmp_path, **FAST)
-    assert [record.message.split(":")[0] for record in caplog.records] == ["build is trained anew, not looked up"] * 2
+    assert [record.message.split(":")[0] for record in caplog.records] == ["build is trained anew and not stored"] * 2
     with Store(tmp_path, version="test") as store:
-        assert len(store.cells()) == 2
+        assert store.cells() == []
 
 
 def test_code_that_reads_the_environment_cannot_be_told():
@@ -334,7 +336,7 @@ def test_a_module_that_cannot_be_imported_is_refused():
 
 
 class Counting(Base):
-    """Buffers that count, a number from a tensor, and a branch on data: nothing that could be stacked."""
+    """Buffers that count beside a number from a tensor and a branch on data."""
 
     def __init__(self, in_features, out_features):
         super().__init__(in_features, out_features)
@@ -363,14 +365,111 @@ def normalised(i, o):
     return nn.Sequential(nn.Linear(i, 4), nn.BatchNorm1d(4), nn.Linear(4, o))
 
 
-@pytest.mark.parametrize("factory", [Counting, Counted, normalised])
-def test_what_cannot_be_stacked_is_trained_run_by_run(factory, caplog):
-    together = nalm.benchmark(factory, seeds=3, **FAST)
-    assert [run["status"] for run in together.runs] == ["ok"] * 3
+class Branching(Base):
+    """A number from a tensor, and a branch on data."""
+
+    def forward(self, x):
+        return super().forward(x) * self.weight.detach().mean().item() if x.mean() < 100 else x
+
+
+class Memory(Base):
+    """An attribute of any kind that a step changes."""
+
+    def __init__(self, in_features, out_features, *, kind=dict):
+        super().__init__(in_features, out_features)
+        self.seen = {dict: {"n": 0}, list: [0], bool: False, torch.Tensor: torch.zeros(())}[kind]
+
+    def forward(self, x):
+        if isinstance(self.seen, bool):
+            self.seen = not self.seen
+            return super().forward(x) * (1 + self.seen)
+        self.seen["n" if isinstance(self.seen, dict) else ... if isinstance(self.seen, torch.Tensor) else 0] += 1
+        total = self.seen["n"] if isinstance(self.seen, dict) else sum(self.seen) if isinstance(self.seen, list) else self.seen
+        return super().forward(x) / total
+
+
+def dropping(i, o):
+    return nn.Sequential(nn.Linear(i, 8), nn.Dropout(0.5), nn.Linear(8, o))
+
+
+def remembering(kind):
+    return wraps(Memory)(partial(Memory, kind=kind))
+
+
+@pytest.mark.parametrize(
+    ("factory", "reason"),
+    [
+        (Branching, "it calls .item() or branches on data"),
+        *((factory, reference.CHANGES) for factory in (Counting, Counted, normalised)),
+        *((remembering(kind), reference.CHANGES) for kind in (dict, list, bool, torch.Tensor)),
+        (dropping, "it draws random numbers of its own"),
+    ],
+)
+def test_what_cannot_be_stacked_is_trained_run_by_run(factory, reason, caplog):
+    together = nalm.benchmark(factory, seeds=3, **{**FAST, "ranges": ["U[-2,2)", "U[1,2)"]})
+    assert [run["status"] for run in together.runs] == ["ok"] * 6
     (record,) = caplog.records
     assert record.message.startswith(f"{factory.__name__} is trained run by run, which is slow")
+    assert record.message.endswith(f"({reason})")
     (apart,) = nalm.benchmark(factory, seeds=[2], **FAST).runs
-    assert apart == together.runs[2]
+    assert apart == together.runs[5]
+
+
+class Cautious(Doubler):
+    """A unit whose runs cannot be stacked."""
+
+    def forward(self, x):
+        return super().forward(x) * float(self.weight.detach().mean().item() > -1)
+
+
+def test_what_cannot_be_stacked_is_snapped_but_not_solved():
+    result = nalm.benchmark(Cautious, operation="add", seeds=1, snap=Snap(), **FAST)
+    assert result.runs[0]["status"] == "ok"
+    with pytest.raises(ValueError, match=r"Cautious cannot be trained with a solver, only by descent: .* \(it calls .item"):
+        nalm.benchmark(Cautious, operation="add", seeds=1, snap=Snap(), solver=LevenbergMarquardt(), **FAST)
+
+
+class Weary(Base):
+    """Raises an error while it is tired."""
+
+    tired: Exception | None = None
+
+    def forward(self, x):
+        if type(self).tired is not None:
+            raise type(self).tired
+        return super().forward(x)
+
+
+def test_an_error_that_passes_is_not_stored(tmp_path, monkeypatch):
+    def once():
+        return nalm.benchmark([Weary, "product-fc"], seeds=[3, 1], out=tmp_path, **FAST)
+
+    monkeypatch.setattr("nalm.models.identity", lambda *values: "same")
+    monkeypatch.setattr(Weary, "tired", RuntimeError("too tired"))
+    assert len(once().failures) == 2
+    monkeypatch.setattr(Weary, "tired", None)
+    result = once()
+    assert (result.failures, [run["seed"] for run in result.runs]) == ([], [3, 1] * 2)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError("no space")])
+def test_an_error_that_is_not_the_modules_ends_the_training(error, monkeypatch):
+    monkeypatch.setattr(Weary, "tired", error)
+    with pytest.raises(type(error)):
+        nalm.benchmark([Weary, "product-fc"], seeds=1, **FAST)
+
+
+def test_an_error_of_the_progress_is_not_the_modules():
+    class Broken:
+        def start(self, total, what):
+            pass
+
+        def advance(self, amount):
+            raise KeyError("no bar")
+
+    for module in (Base, Counting):
+        with pytest.raises(KeyError, match="no bar"):
+            nalm.benchmark([module, "product-fc"], seeds=1, progress=Broken(), **FAST)
 
 
 def test_run_by_run_gives_the_numbers_of_the_stack(monkeypatch):

@@ -189,7 +189,7 @@ def benchmark(
     store = Store(out, version=__version__) if out is not None else None
     for model in models if store else ():
         if model.untold:
-            log.warning("%s is trained anew, not looked up: what it builds cannot be told (%s)", model.name, model.untold)
+            log.warning("%s is trained anew and not stored: what it builds cannot be told (%s)", model.name, model.untold)
     try:
         trained = run_cells(
             questions, chosen, engine=engine, store=store, threads=threads, compiled=compiled, progress=progress
@@ -300,7 +300,8 @@ def _run_cells(
     how: tuple[int | None, bool | None],
 ) -> Trained:
     plans = [(cell, model, engine_for(model, engine)) for cell, model in questions]
-    missing = {cell: store.missing(cell, seeds, used) if store else list(seeds) for cell, _, used in plans}
+    stored = {cell: runs for cell, _, used in plans if store and (runs := _stored(store, cell, seeds, used))}
+    missing = {cell: _others(seeds, stored.get(cell)) for cell, _, _ in plans}
     shown.start(sum(len(todo) for todo in missing.values()), "runs")
     results: dict[Cell, Runs] = {}
     times: dict[Cell, float] = {}
@@ -315,8 +316,6 @@ def _run_cells(
         for cell, runs in broken.items():
             results[cell], times[cell] = runs, 0.0
             shown.advance(len(runs))
-            if store:
-                store.add(cell, runs, engine=used, seconds=0.0)
         if not jobs:
             continue
         if used == "fused":
@@ -327,14 +326,30 @@ def _run_cells(
         began = time.perf_counter()
         for cell, runs, seconds in _train(used, module, jobs, *how, shown, alone):
             results[cell], times[cell] = runs, seconds
-            if store:
-                store.add(cell, runs, engine=used, seconds=seconds)
+            kept = runs.finished()
+            if store and len(kept) and not todo[cell].untold:  # errors may pass, and nobody finds what has no identity
+                store.add(cell, kept, engine=used, seconds=seconds * len(kept) / len(runs))
         training += time.perf_counter() - began
-    if store:
-        results = {cell: store.runs(cell, seeds, used) for cell, _, used in plans}
-        times = {cell: store.seconds(cell, seeds, used) for cell, _, used in plans}
+    for cell, _, used in plans:
+        if store and cell in stored:
+            joined = Runs.join([stored[cell], *([results[cell]] if cell in results else [])])
+            results[cell] = joined.take([*np.searchsorted(joined.seeds, seeds)])
+            times[cell] = times.get(cell, 0.0) + store.seconds(cell, stored[cell].seeds.tolist(), used)
     ordered = {cell: results[cell] for cell, _, _ in plans}
     return Trained(ordered, {used for _, _, used in plans}, training, compiling, {cell: times[cell] for cell in ordered})
+
+
+def _stored(store: Store, cell: Cell, seeds: Sequence[int], engine: str) -> Runs | None:
+    """What the store has of these runs, if anything; a run that failed may succeed now."""
+    absent = set(store.missing(cell, seeds, engine))
+    there = [seed for seed in seeds if seed not in absent]
+    return store.runs(cell, there, engine).finished() if there else None
+
+
+def _others(seeds: Sequence[int], runs: Runs | None) -> list[int]:
+    """The seeds of which there is no run."""
+    there = set(runs.seeds.tolist()) if runs else set()
+    return [seed for seed in seeds if seed not in there]
 
 
 def _kind(cell: Cell, engine: str) -> tuple[Any, ...]:
@@ -375,7 +390,7 @@ def _prepare(
                     known[id(own), seed] = own.starts(module, inputs, seed, attempts, rule)
         drawn = {one: np.stack([known[id(own), seed] for seed in missing[one]]) for one, own in cells.items()}
     except Exception as error:
-        if model.registered:
+        if model.registered or isinstance(error, reference.PASSING):
             raise
         failed = {one: reference.failed_runs(one, missing[one], error) for one in cells}
         return nn.Identity(), {}, failed
@@ -392,6 +407,10 @@ def _prepare(
 def _must_train_alone(module: nn.Module, job: Job, model: Model) -> bool:
     """Whether runs of a user's module cannot be stacked; one line says that this is slow."""
     reason = "" if model.registered else reference.obstacle(module, job)
+    if reason and job.recipe.solver:
+        raise ValueError(
+            f"{model.name} cannot be trained with a solver, only by descent: its runs cannot be stacked ({reason})"
+        )
     if reason:
         log.warning("%s is trained run by run, which is slow: its runs cannot be stacked (%s)", model.name, reason)
     return bool(reason)

@@ -227,22 +227,38 @@ class Runs:
         """Number of runs."""
         return len(self.seeds)
 
+    def take(self, rows: Sequence[int]) -> Runs:
+        """The runs in these rows."""
+        return Runs(
+            steps=self.steps,
+            **{name: getattr(self, name)[rows] for name in ARRAYS},
+            status=[self.status[k] for k in rows],
+            messages=[self.messages[k] for k in rows],
+        )
+
+    def finished(self) -> Runs:
+        """The runs that did not fail."""
+        return self.take([k for k, status in enumerate(self.status) if status != "failed"])
+
     @staticmethod
     def join(parts: Sequence[Runs]) -> Runs:
-        """The runs of several parts of one cell, in the order of their seeds."""
-        order = np.argsort(np.concatenate([part.seeds for part in parts]), kind="stable")
+        """The runs of several parts of one cell, in the order of their seeds; NaN stands for weights that some do not have."""
+        width = max(part.weights.shape[1] for part in parts)
 
         def stacked(name: str) -> Any:
-            return np.concatenate([getattr(part, name) for part in parts])[order]
+            arrays = [getattr(part, name) for part in parts]
+            if name == "weights":
+                arrays = [np.pad(one, ((0, 0), (0, width - one.shape[1])), constant_values=np.nan) for one in arrays]
+            return np.concatenate(arrays)
 
-        def listed(name: str) -> list[str]:
-            together = [value for part in parts for value in getattr(part, name)]
-            return [together[k] for k in order]
-
-        names = ("seeds", "validation", "test", "sparsity", "weights")
-        return Runs(
+        together = Runs(
             steps=parts[0].steps,
-            **{name: stacked(name) for name in names},
-            status=listed("status"),
-            messages=listed("messages"),
+            **{name: stacked(name) for name in ARRAYS},
+            status=[one for part in parts for one in part.status],
+            messages=[one for part in parts for one in part.messages],
         )
+        return together.take([*np.argsort(together.seeds, kind="stable")])
+
+
+ARRAYS = ("seeds", "validation", "test", "sparsity", "weights")
+"""What `Runs` has an array row of for each run."""

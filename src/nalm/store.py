@@ -218,8 +218,9 @@ class Store:
         return whole
 
     def _select(self, cell: Cell, engine: str | None) -> dict[int, sqlite3.Row]:
-        """A cell's runs by seed; the earliest of each."""
-        return {row["seed"]: row for row in reversed(self._rows(cell, engine))}
+        """A cell's runs by seed; the earliest of each, and one that failed only where there is no other."""
+        rows = self._rows(cell, engine)[::-1]
+        return {row["seed"]: row for row in sorted(rows, key=lambda row: row["status"] != "failed")}
 
     def missing(self, cell: Cell, seeds: Sequence[int], engine: str | None = None) -> list[int]:
         """The seeds of which no whole run is stored, by that engine or, without one, by any."""
@@ -229,6 +230,7 @@ class Store:
     def add(self, cell: Cell, runs: Runs, *, engine: str, seconds: float) -> None:
         """Store runs of a cell, all or none; a run that is stored already (same cell, engine, seed) stays as it is.
 
+        One that failed makes way for one that did not.
         `seconds` is the wall time of all these runs; each is taken to have had an equal share.
         """
         shape = (len(runs), len(runs.steps))
@@ -243,10 +245,10 @@ class Store:
             connection.execute("BEGIN IMMEDIATE")
             if self._cell(cell) is None:
                 self._insert("cells", (cell.key, cell.to_json(), runs.steps.astype("<i8").tobytes()))
-            stored = set(self._select(cell, engine))
+            stored = {seed: row["status"] for seed, row in self._select(cell, engine).items()}
             for seed, status, message, *curves in zip(*columns, strict=True):
-                if int(seed) not in stored:
-                    stored.add(int(seed))
+                if stored.get(int(seed), "") in ("", "failed") and stored.get(int(seed)) != status:
+                    stored[int(seed)] = str(status)
                     blobs = (curve.astype("<f8").tobytes() for curve in curves)
                     share = float(seconds / len(runs))
                     row = (cell.key, engine, int(seed), str(status), str(message), *blobs, self.version, share, written)

@@ -1,7 +1,7 @@
 """The torch engine: any `nn.Module`, all runs stacked on a leading axis and trained together. It defines what kernels compute.
 
 Data, schedules and order of operations are those of the fused engine. A module that draws random numbers of its own, rather
-than through `sample_noise` and the `noise` argument of `forward`, gets numbers that depend on the whole stack.
+than through `sample_noise` and the `noise` argument of `forward`, should be trained `alone`: they then follow from the seed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from torch.func import functional_call, grad, vmap
 from nalm import layers, training
 from nalm.engine.data import evaluation_set, fill_batches, fill_noises
 from nalm.engine.search import Search, answers, error_of
+from nalm.identity import UntoldError, identity
 from nalm.operations import number_of
 from nalm.options import LogMagnitude
 from nalm.registry import one_line
@@ -38,12 +39,20 @@ if TYPE_CHECKING:
     from nalm.engine.data import Job
     from nalm.options import LevenbergMarquardt
 
-__all__ = ["failed_runs", "obstacle", "train"]
+__all__ = ["PASSING", "failed_runs", "obstacle", "train"]
 
 log = logging.getLogger(__name__)
 
 NOISES = ("uniform", "normal", "once")
 """What a module may say that it takes as noise."""
+
+
+class _UnheardError(Exception):
+    """Holds what `on_share` raised."""
+
+
+PASSING = (MemoryError, OSError, _UnheardError)
+"""Errors that are not the module's: they end the training."""
 
 LOSSES: dict[str, Any] = {"mse": training.MSE(), "pcc": training.PCC(), "mape": training.MAPE()}
 
@@ -161,38 +170,51 @@ def _each(change: Callable[[Tensor], Tensor], value: Any) -> Any:
     return tuple(map(change, value)) if isinstance(value, tuple) else change(value)
 
 
+CHANGES = "a step changes its buffers or attributes"
+REASONS = {"vmap: It looks like": "it calls .item() or branches on data", "mutate a captured Tensor": CHANGES}
+"""Why runs cannot be stacked, by a part of what PyTorch says."""
+
+
 def obstacle(module: nn.Module, job: Job) -> str:
     """Why runs of a module cannot be trained as one stack; nothing where they can, or where a run alone fails too.
 
-    Either PyTorch says so (`.item()`, a branch on data), or a step changes what all runs would share: buffers and counters.
+    Either PyTorch says so, or a step changes what all runs would share: buffers, attributes, random numbers.
     """
     with torch.random.fork_rng(devices=[]):
         try:
-            return "" if _one_step(module, job, alone=False) else "a step changes its buffers or counters"
+            return _one_step(module, job, alone=False)
+        except PASSING:
+            raise
+        except UntoldError as error:
+            return str(error)
         except Exception as error:
             with contextlib.suppress(Exception):
                 _one_step(module, job, alone=True)
-                return one_line(error)
+                return next((reason for part, reason in REASONS.items() if part in str(error)), one_line(error))
     return ""
 
 
-def _one_step(module: nn.Module, job: Job, *, alone: bool) -> bool:
-    """Try a step and an evaluation on ones; whether what runs share is as before."""
+def _one_step(module: nn.Module, job: Job, *, alone: bool) -> str:
+    """Try a step and an evaluation on ones; what of all that runs share is not as before."""
     runs = 1 if alone else 2
     stack = _Stack(module, np.repeat(job.starts[:1], runs, 0), torch.float32, alone=alone)
-    before = _shared_state(stack)
+    stack.view.train(job.recipe.solver is None)
+    before, drawn = _shared_state(stack), torch.get_rng_state()
     x, ones = torch.ones(runs, job.recipe.batch, job.inputs), torch.ones(runs)
     shape = (runs, job.recipe.batch if stack.noise == "uniform" else 1, getattr(module, "noisy_inputs", job.inputs))
     pull = _gradient_function(stack, job.recipe)
     pull(_criterion(job.recipe, 0), stack.parameters, x, x[..., 0], torch.ones(shape), ones, ones, ones[0])
+    between = _shared_state(stack)
     stack.errors(x[0], x[..., 0], slice(None))
-    return _shared_state(stack) == before
+    if not torch.equal(torch.get_rng_state(), drawn):
+        return "it draws random numbers of its own"
+    return "" if before == between == _shared_state(stack) else CHANGES
 
 
-def _shared_state(stack: _Stack) -> list[Any]:
-    buffers = [(name, value.tolist()) for name, value in stack.view.named_buffers()]
-    plain = [vars(part).items() for part in stack.view.modules()]
-    return [repr(buffers), [(key, value) for items in plain for key, value in items if type(value) in (int, float)]]
+def _shared_state(stack: _Stack) -> str:
+    """A digest of what a module's parts hold, parameters apart; UntoldError where that cannot be told."""
+    parts = [vars(part).items() for part in stack.view.module.modules()]
+    return identity([[pair for pair in pairs if pair[0] not in ("_parameters", "_modules")] for pairs in parts])
 
 
 def train(
@@ -212,38 +234,60 @@ def train(
     stacked (`obstacle`). So is every run after an error; those that raise it again are given back as failed, with the message.
     """
     began = time.perf_counter()
-    results: list[Runs] = []
-    said = ""
-    if not alone:
+
+    def tell(share: float) -> None:
         try:
-            results = (_search if jobs[0].recipe.snap else _train_stack)(module, jobs, precision, compiled, on_share)
+            on_share(share)
         except Exception as error:
-            said = one_line(error)
-    if not results:
-        share = 1 / sum(len(job.seeds) for job in jobs)
+            raise _UnheardError(error) from error
 
-        def advance(part: float) -> None:
-            on_share(part * share if alone else 0.0)
-
-        results = [Runs.join([_train_one(module, job, k, precision, advance) for k in range(len(job.seeds))]) for job in jobs]
-        if said and any(status != "failed" for runs in results for status in runs.status):
-            log.warning("%s was trained run by run, which is slow, after an error: %s", type(module).__name__, said)
+    try:
+        results = _train_all(module, jobs, precision, compiled, alone, tell)
+    except _UnheardError as unheard:
+        raise unheard.args[0] from None
     seconds = (time.perf_counter() - began) / len(jobs)
     for number, runs in enumerate(results):
         yield number, runs, seconds
 
 
+def _train_all(
+    module: nn.Module, jobs: Sequence[Job], precision: str, compiled: bool, alone: bool, on_share: Callable[[float], None]
+) -> list[Runs]:
+    said = ""
+    if not alone:
+        try:
+            return _train_seeded(module, jobs, precision, compiled, on_share, alone=False)
+        except PASSING:
+            raise
+        except Exception as error:
+            said = one_line(error)
+    share = 1 / sum(len(job.seeds) for job in jobs)
+
+    def advance(part: float) -> None:
+        on_share(part * share if alone else 0.0)
+
+    results = [Runs.join([_train_one(module, job, k, precision, advance) for k in range(len(job.seeds))]) for job in jobs]
+    if said and any(status != "failed" for runs in results for status in runs.status):
+        log.warning("%s was trained run by run, which is slow, after an error: %s", type(module).__name__, said)
+    return results
+
+
 def _train_one(module: nn.Module, job: Job, index: int, precision: str, on_share: Callable[[float], None]) -> Runs:
-    """One run by itself; what the module draws follows from the seed."""
+    """One run by itself."""
     only = job.only(index)
     try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(job.seeds[index])
-            if job.recipe.snap:
-                return _search(module, [only], precision, False, on_share)[0]
-            return _train_stack(module, [only], precision, False, on_share, alone=True)[0]
+        return _train_seeded(module, [only], precision, False, on_share, alone=True)[0]
+    except PASSING:
+        raise
     except Exception as error:
         return _failed(only, error)
+
+
+def _train_seeded(module: nn.Module, jobs: Sequence[Job], *how: Any, alone: bool) -> list[Runs]:
+    """Train the jobs; what the module draws follows from the first seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(jobs[0].seeds[0])
+        return (_search if jobs[0].recipe.snap else _train_stack)(module, jobs, *how, alone=alone)
 
 
 def _failed(job: Job, error: Exception) -> Runs:
@@ -353,7 +397,13 @@ def _train_stack(
 
 
 def _search(
-    module: nn.Module, jobs: Sequence[Job], precision: str, compiled: bool, on_share: Callable[[float], None]
+    module: nn.Module,
+    jobs: Sequence[Job],
+    precision: str,
+    compiled: bool,
+    on_share: Callable[[float], None],
+    *,
+    alone: bool = False,
 ) -> list[Runs]:
     """Train all runs from one start after the other, those together that have no verified solution yet."""
     recipe = jobs[0].recipe
@@ -367,10 +417,10 @@ def _search(
         if recipe.solver:
             trained = _solve(module, [search for _, search in pending], recipe.solver)
         else:
-            alone = [
+            starts = [
                 replace(job.only(s.index), recipe=plain.replace(loss=loss), starts=s.start[None, None]) for job, s in pending
             ]
-            results = _train_stack(module, alone, precision, compiled, lambda share: None)
+            results = _train_stack(module, starts, precision, compiled, lambda share: None, alone=alone)
             trained = [result.weights[0] for result in results]
             for (_, search), result in zip(pending, results, strict=True):
                 curves[id(search)] = np.stack([result.validation, result.test, result.sparsity])[:, 0]
