@@ -110,7 +110,7 @@ def test_every_public_name_has_a_docstring():
             value = getattr(loaded, name)
             if inspect.isclass(value):
                 members = [m for key, m in vars(value).items() if inspect.isfunction(m) and not key.startswith("_")]
-                assert all(m.__doc__ for m in members), name
+                assert all(inspect.getdoc(m) for m in members), name
             if callable(value):
                 assert inspect.getdoc(value), name
 

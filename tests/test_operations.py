@@ -12,6 +12,7 @@ from conftest import OPERATIONS as SECOND_OPINION
 from nalm import metrics, tasks
 from nalm.engine import fused, reference
 from nalm.engine.data import Job, evaluation_set, fill_batches, fill_targets
+from nalm.layers.base import ARITY, COEFFICIENTS, EXPONENTS
 from nalm.operations import ARITHMETIC, LOGIC, OPERATIONS, TRUTHS, TWO_STEPS, number_of, operation_of
 from nalm.runner import changed_data
 from nalm.sampling import TEST, TRAIN, VALIDATION, fill_rows, parse
@@ -152,6 +153,17 @@ def test_weights_that_are_off_change_products_as_published():
     expected = {"mul": (1 - e) ** 2, "div": (1 - e) / (1 + e), "reciprocal": 1 / (1 + e), "square": (1 - e) ** 2}
     expected["sqrt"] = math.sqrt(1 - e)
     assert {name: operation_of(name).factor(e) for name in expected} == pytest.approx(expected, rel=1e-15)
+
+
+def test_layers_take_coefficients_and_exponents_from_the_operations():
+    for name, one in OPERATIONS.items():
+        assert COEFFICIENTS.get(name, ()) == one.coefficients
+        assert EXPONENTS.get(name, ()) == one.exponents
+        operands = np.array([[3.0], [5.0]])[: ARITY[name]]
+        for numbers, value in ((one.coefficients, np.dot), (one.exponents, lambda p, x: np.prod(x.T**p))):
+            if numbers:
+                assert len(numbers) == ARITY[name]
+                assert value(np.array(numbers), operands) == pytest.approx(one.truth(operands))
 
 
 # Data that would lead beyond the inputs.

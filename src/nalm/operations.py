@@ -68,7 +68,7 @@ _ARITHMETIC = (
     Operation("reciprocal", lambda x: 1 / x[0], exponents=(-1,)),
     Operation("square", lambda x: x[0] * x[0], exponents=(2,)),
     Operation("sqrt", lambda x: np.sqrt(x[0]), exponents=(0.5,)),
-    Operation("identity", lambda x: x[0].copy(), coefficients=(1,)),
+    Operation("identity", lambda x: x[0].copy(), coefficients=(1,), exponents=(1,)),
 )
 _TWO_STEPS = tuple(_two_steps(first, second) for first in _STEPS for second in _STEPS)
 _LOGIC = (

@@ -62,7 +62,6 @@ class NACAdd(NACUnit):
         return {"weight": distance_to_integers(nac_weight(self.w_hat, self.m_hat)).mean()}
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         solve_nac_(self, operands, COEFFICIENTS[operation])
 
     def forward(self, x: Tensor) -> Tensor:
@@ -97,7 +96,6 @@ class iNAC(NACUnit):  # noqa: N801
         return {"weight": saturation_shortfall(self.w_hat) + saturation_shortfall(self.m_hat)}
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         solve_nac_(self, operands, COEFFICIENTS[operation])
 
     def forward(self, x: Tensor) -> Tensor:
@@ -124,7 +122,6 @@ class NAU(BoxUnit):
     low = -1.0
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         fill_row_(self.weight, operands, COEFFICIENTS[operation])
 
     def forward(self, x: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from nalm.layers.precision import Precise, is_half
+from nalm.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,41 +27,13 @@ EPS32 = torch.finfo(torch.float32).eps
 SATURATED = 100.0
 """Raw value whose tanh and sigmoid (base e or golden ratio) are one to machine precision."""
 
-ARITY = {
-    "add": 2,
-    "sub": 2,
-    "mul": 2,
-    "div": 2,
-    "reciprocal": 1,
-    "square": 1,
-    "sqrt": 1,
-    "identity": 1,
-    "and": 2,
-    "or": 2,
-    "not": 1,
-    "nand": 2,
-    "nor": 2,
-    "implies": 2,
-    "lt": 2,
-    "le": 2,
-    "gt": 2,
-    "ge": 2,
-    "eq": 2,
-    "ne": 2,
-}
-"""Every operation that some layer can express, with its number of operands."""
+ARITY = {name: len(one.coefficients or one.exponents) or one.operands or 2 for name, one in OPERATIONS.items()}
+"""Number of operands that `set_solution_` takes for each operation: two where the operation takes any number."""
 
-COEFFICIENTS = {"add": (1.0, 1.0), "sub": (1.0, -1.0), "identity": (1.0,)}
+COEFFICIENTS = {name: one.coefficients for name, one in OPERATIONS.items() if one.coefficients}
 """Operations that are sums: the coefficient of each operand."""
 
-EXPONENTS = {
-    "mul": (1.0, 1.0),
-    "div": (1.0, -1.0),
-    "reciprocal": (-1.0,),
-    "square": (2.0,),
-    "sqrt": (0.5,),
-    "identity": (1.0,),
-}
+EXPONENTS = {name: one.exponents for name, one in OPERATIONS.items() if one.exponents}
 """Operations that are products of powers: the exponent of each operand."""
 
 

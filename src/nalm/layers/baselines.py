@@ -72,7 +72,6 @@ class Linear(Unit):
         return weights if self.bias is None else {**weights, "bias": self.bias.clone()}
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         fill_row_(self.weight, operands, COEFFICIENTS[operation])
         if self.bias is not None:
             self.bias.zero_()
@@ -186,7 +185,6 @@ class ReLUMLP(_MLP):
             self.operations = tuple(COEFFICIENTS)
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         for value in (*self.weights, *self.biases):
             value.zero_()
         first, *middle, last = self.weights
@@ -254,7 +252,6 @@ class ProductFC(Unit):
         return {"weight": self.weight.clone()}
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         self.weight.fill_(1.0)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -304,7 +301,6 @@ class Quadratic(Unit):
         return {name: value.clone() for name, value in self.named_parameters()}
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         for value in self.parameters():
             value.zero_()
         if operation in COEFFICIENTS:

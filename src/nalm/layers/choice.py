@@ -92,7 +92,6 @@ class SumOrProduct(Unit):
         self.choice.clamp_(0, 1)
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         additive = operation in COEFFICIENTS
         self.choice.fill_(float(additive))
         fill_row_(self.add_weight, operands if additive else (), COEFFICIENTS[operation] if additive else ())

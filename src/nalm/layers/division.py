@@ -88,7 +88,6 @@ class _NRUUnit(BoxUnit):
         return smooth_amount(self.weight, self.tanh_scale) if self.training else self.weight.abs()
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         fill_row_(self.weight, operands, EXPONENTS[operation])
 
     def extra_repr(self) -> str:
@@ -165,7 +164,6 @@ class _NMRUUnit(BoxUnit):
         return with_reciprocals(x, EPS32 if self.training else 0.0)
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         powers = EXPONENTS[operation]
         columns = [i if power > 0 else self.in_features + i for i, power in zip(operands, powers, strict=True)]
         fill_row_(self.weight, columns, [1.0] * len(columns))
@@ -257,7 +255,6 @@ class NMRUGated(_NMRUUnit):
         self.gate.clamp_(0, 1)
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         super().express_(operation, operands)
         self.gate.fill_(1.0)
 

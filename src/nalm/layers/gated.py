@@ -80,7 +80,6 @@ class _SharedNALU(NACUnit):
         return {"weight": distance_to_integers(self.effective_weights()["weight"]).mean()}
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         additive = operation in COEFFICIENTS
         solve_nac_(self, operands, COEFFICIENTS[operation] if additive else EXPONENTS[operation], self.log_base)
         _set_input_gate_(self.gate_weight, operands, additive)
@@ -203,7 +202,6 @@ class _InputGated(_TwoPaths):
         return {**super().effective_weights(), "gate_weight": self.gate_weight.clone()}
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         _set_input_gate_(self.gate_weight, operands, self._solve_paths(operation, operands))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -321,7 +319,6 @@ class iNALU(_TwoPaths):  # noqa: N801
         return (self.add.sparsity_error() + self.mul.sparsity_error()) / 2
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         self.gate_hat.fill_(SATURATED if self._solve_paths(operation, operands) else -SATURATED)
 
     def forward(self, x: Tensor) -> Tensor:

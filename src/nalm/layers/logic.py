@@ -127,7 +127,6 @@ class NLRL(Unit):
         self.weight.clamp_(0, 1)
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         fill_row_(self.weight, operands, [1.0] * len(operands))
         disjunction = operation in ("or", "nand", "implies")
         negated = operands[:1] if operation == "implies" else operands if operation in ("not", "nand", "nor") else ()
@@ -243,7 +242,6 @@ class NSR(Unit):
         return {"weight": distance_to_bits(chosen).mean()}
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         fill_row_(self.first, operands[:1], [2 * SATURATED])
         fill_row_(self.second, operands[1:], [2 * SATURATED])
         # tanh is 0 for equal operands and at least 0.76 in magnitude for operands 1 / scale apart: cut halfway.

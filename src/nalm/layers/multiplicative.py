@@ -102,7 +102,6 @@ class NACMul(NACUnit):
         return {"weight": distance_to_integers(nac_weight(self.w_hat, self.m_hat)).mean()}
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         solve_nac_(self, operands, EXPONENTS[operation])
 
     def forward(self, x: Tensor) -> Tensor:
@@ -152,7 +151,6 @@ class NACMulSigmoid(Unit):
         return {"weight": distance_to_bits(self.w_hat.sigmoid()).mean()}
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         raw = [SATURATED if value == 1 else math.log(value / (1 - value)) for value in EXPONENTS[operation]]
         fill_row_(self.w_hat, operands, raw, -SATURATED)
 
@@ -170,7 +168,6 @@ class FactorUnit(BoxUnit):
     low = 0.0
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         fill_row_(self.weight, operands, EXPONENTS[operation])
 
 
@@ -225,7 +222,6 @@ class iMNAC(NACUnit):  # noqa: N801
         return {"weight": saturation_shortfall(self.w_hat) + saturation_shortfall(self.m_hat)}
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         solve_nac_(self, operands, EXPONENTS[operation])
 
     def forward(self, x: Tensor) -> Tensor:
@@ -406,7 +402,6 @@ class stgNMU(Unit):  # noqa: N801
         return torch.randn(self.mu.shape, generator=generator, device=self.mu.device, dtype=self.mu.dtype)
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         fill_row_(self.mu, operands, EXPONENTS[operation])
 
     def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:

@@ -99,7 +99,6 @@ class NaiveNPU(Unit):
         return (distance_to_integers(self.real).amax() + distance_to_integers(self.imaginary).amax()) / 2
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         fill_row_(self.real, operands, EXPONENTS[operation])
         self.imaginary.zero_()
 
@@ -168,7 +167,6 @@ class _GatedPowerUnit(Unit):
             self.gate.clamp_(0, 1)
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         powers = EXPONENTS[operation]
         fill_row_(self.real, operands, powers, 1.0 if self.skip_zero_weight else 0.0)
         fill_row_(self.gate, operands, [1.0] * len(powers))
@@ -323,7 +321,6 @@ class NPU(_GatedPowerUnit):
         return (distance_to_integers(self.real).amax() + distance_to_integers(self.imaginary).amax()) / 2
 
     def express_(self, operation: str, operands: tuple[int, ...]) -> None:
-        """Write the weights of a declared operation."""
         super().express_(operation, operands)
         self.imaginary.zero_()
 
