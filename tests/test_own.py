@@ -1,20 +1,29 @@
 """Modules of one's own: units written from outside, what identifies a factory, registration, and what cannot be stacked."""
 
+import importlib
 import json
 import os
+import random
 import re
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from functools import partial, wraps
 from importlib.metadata import EntryPoint
+from os import environ as surroundings
+from os import getenv as asked
 from pathlib import Path
 from types import ModuleType
 
+import numba
 import numpy as np
+import pandas
 import pytest
+import scipy.io
 import torch
+from numpy import loadtxt as table
 from torch import nn
 
 import nalm
@@ -163,14 +172,38 @@ def in_a_module(k):
     return space["build"]
 
 
+def handed_on(k):
+    """A module of the user's goes to a helper, which calls a function in it, which names a value there."""
+    library = ModuleType("ops")
+    exec(f"K = {k}\ndef act(x):\n    return x * K\n", vars(library))
+    space = {"ops": library, "Base": Base, "__name__": "user"}
+    exec("def helper(lib, x):\n    return lib.act(x)\ndef build(i, o):\n    return Base(i, helper(ops, o))\n", space)
+    return space["build"]
+
+
+def marked(value, k):
+    value.scale = k
+    return value
+
+
+class Array(np.ndarray):
+    """An array with attributes."""
+
+
 @pytest.mark.parametrize(
     "build",
     [
         decorated,
         in_a_module,
+        handed_on,
         lambda k: closing_over(Secretive(k)),
         lambda k: closing_over({"nested": [k, {k, "a"}]}),
         lambda k: closing_over(np.array([k, None], object)),
+        lambda k: closing_over(in_a_module(k).__globals__["helpers"]),
+        lambda k: closing_over(marked(torch.ones(1), k)),
+        lambda k: closing_over(marked(np.ones(1).view(Array), k)),
+        lambda k: closing_over((np.add, np.multiply)[k - 1]),
+        lambda k: closing_over((torch.float32, torch.float64)[k - 1]),
         lambda k: type("Metaclass", (type,), {"k": k})("Fresh", (Base,), {}),
         lambda k: type("Fresh", (Base,), {"scaled": property(lambda self: k)}),
         lambda k: partial(nn.Linear, bias=bool(k - 1)),
@@ -205,9 +238,11 @@ def test_a_base_class_or_a_global_that_changed_is_noticed(monkeypatch):
 
 def test_identity_is_the_same_in_another_process(tmp_path):
     (tmp_path / "mine.py").write_text(
-        "import functools, torch\nfrom torch import nn\nNAMES = {'a', 'b', 'c', 'd'}\n"
+        "import functools, numba, torch\nfrom torch import nn\nNAMES = {'a', 'b', 'c', 'd'}\n"
+        "@numba.njit\ndef doubled(x):\n    return 2 * x\n"
+        "@numba.njit(fastmath=True)\ndef fourfold(x):\n    return 2 * doubled(x)\n"
         "class K(nn.Module):\n    def __init__(self, i, o, *, k=1):\n        super().__init__()\n"
-        "        self.layer = nn.Linear(i, o)\n"
+        "        self.layer = nn.Linear(fourfold(i), o)\n"
         "    @torch.no_grad()\n    def clip(self):\n        self.layer.weight.clamp_(-1, 1)\n"
         "    def forward(self, x):\n        return self.layer(x) * len(NAMES) if 3 in {1, 2, 3} else x\n"
         "factory = functools.partial(K, k=torch.ones(3))\n"
@@ -228,7 +263,9 @@ def test_identity_is_the_same_in_another_process(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "opaque", [threading.Lock(), (x for x in "a"), weakref.ref(Base)], ids=["lock", "generator", "reference"]
+    "opaque",
+    [threading.Lock(), (x for x in "a"), weakref.ref(Base), np.frompyfunc(lambda a: a, 1, 1)],
+    ids=["lock", "generator", "reference", "function"],
 )
 def test_what_cannot_be_told_is_never_reused(opaque, tmp_path, caplog):
     with pytest.raises(UntoldError, match="it holds a"):
@@ -240,16 +277,87 @@ def test_what_cannot_be_told_is_never_reused(opaque, tmp_path, caplog):
         assert store.cells() == []
 
 
-def test_code_that_reads_the_environment_cannot_be_told():
-    def build(i, o):
-        return Base(i, o, float(os.environ["K"]))
+def test_a_compiled_function_is_told_by_its_source():
+    def compiled(k, **options):
+        return numba.njit(**options)(lambda x: x * k)
 
-    def evaluated(i, o):
-        return eval("Base")(i, o)
+    assert identity(compiled(2)) == identity(compiled(2))
+    assert len({identity(one) for one in (compiled(2), compiled(3), compiled(2, fastmath=True))}) == 3
 
-    for factory in (build, evaluated):
-        with pytest.raises(UntoldError, match=r"what (environ|eval) gives"):
+
+OUTSIDE = {
+    "os.environ": [lambda: os.environ["K"], lambda: surroundings["K"], lambda: closing_over(os.environ)],
+    "os.getenv": [lambda: asked("K"), lambda: os.getenv("K")],
+    "os.path.exists": [lambda: os.path.exists("K")],
+    "numpy.loadtxt": [lambda: table("K"), lambda: np.loadtxt("K")],
+    "numpy.memmap": [lambda: np.memmap("K")],
+    "numpy.random.rand": [lambda: np.random.rand()],  # noqa: NPY002
+    "torch.load": [lambda: torch.load("K")],
+    "scipy.io.loadmat": [lambda: scipy.io.loadmat("K")],
+    "pandas.read_excel": [lambda: pandas.read_excel("K")],
+    "pandas.read_parquet": [lambda: pandas.read_parquet("K")],
+    "sys.argv": [lambda: sys.argv[1]],
+    "subprocess.check_output": [lambda: subprocess.check_output("K")],
+    "time.time": [lambda: time.time()],
+    "random": [lambda: getattr(random, "random")()],  # noqa: B009
+    "random.random": [lambda: random.random(), random.random],
+    "pathlib.Path": [lambda: Path("K").exists()],
+    "eval": [lambda: eval("K"), eval],
+    "open": [lambda: open("K"), open],  # noqa: SIM115
+}
+
+
+@pytest.mark.parametrize("what", OUTSIDE)
+def test_code_that_reads_what_no_code_tells_cannot_be_told(what):
+    for factory in OUTSIDE[what]:
+        with pytest.raises(UntoldError, match=rf"^what {re.escape(what)} gives is not in the code"):
             identity(factory)
+
+
+class Opening(nn.Module):
+    """It has names that functions which read files have, too."""
+
+    def __init__(self, i, o):
+        super().__init__()
+        self.open = self.load = nn.Parameter(torch.rand(o, i))
+
+    def forward(self, input):  # noqa: A002
+        return next(torch.relu(x) @ self.open.T + self.load.mean() for x in [input] if input is not None)
+
+
+def test_names_alone_are_no_reason_to_refuse():
+    assert identity(Opening) == identity(Opening)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from . import helpers",
+        "from pk import helpers",
+        "import pk.helpers",
+        "from pk.helpers import K",
+        "import pandas",
+    ],
+)
+def test_telling_imports_nothing_and_refuses_code_that_does(source, tmp_path, monkeypatch):
+    (tmp_path / "pk").mkdir()
+    (tmp_path / "pk" / "__init__.py").write_text(f"def build(i, o):\n    {source}\n    return helpers.K\n")
+    (tmp_path / "pk" / "helpers.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    package = importlib.import_module("pk")
+    try:
+        with pytest.raises(UntoldError, match=r"build imports .*, which belongs at the top of its file"):
+            identity(package.build)
+        assert "pk.helpers" not in sys.modules
+    finally:
+        del sys.modules["pk"]
+
+
+def test_a_part_of_a_package_that_is_not_there_yet_cannot_be_told():
+    space = {"pk": ModuleType("pk"), "__name__": "user"}
+    exec("def build(i, o):\n    return pk.helpers.K\n", space)
+    with pytest.raises(UntoldError, match="module pk has no helpers yet"):
+        identity(space["build"])
 
 
 def test_names_of_factories_are_usable_and_distinct():

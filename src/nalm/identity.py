@@ -1,22 +1,24 @@
 """The identity of a factory: a text that differs wherever code or values that decide what it builds differ.
 
 It follows from the factory alone: byte code, defaults, closures, bases, instances' state, and every global that the code names,
-function by function. Code of libraries counts by its name and version. There are no addresses and no order of sets in it, so
-another process gives the same text.
+function by function. Code of libraries counts by its name and version, and nothing is imported. There are no addresses and no
+order of sets in it, so another process gives the same text.
 """
 
 from __future__ import annotations
 
 import builtins
-import contextlib
 import copyreg
 import dis
+import fnmatch
 import functools
 import hashlib
-import importlib
 import importlib.metadata
+import itertools
 import os
+import pickle
 import platform
+import re
 import sys
 import sysconfig
 import types
@@ -33,17 +35,19 @@ __all__ = ["UntoldError", "identity"]
 
 MOST = 1_000_000
 """Values that are looked at before giving up."""
-DYNAMIC = {"__import__", "eval", "exec", "globals", "input", "open"}
-"""Functions of the language whose result no code tells."""
-READERS = {
-    *("environ", "fromfile", "genfromtxt", "getenv", "import_module"),
-    *("load", "load_file", "loadtxt", "open", "read_bytes", "read_csv", "read_text"),
+OUTSIDE = {
+    "builtins bz2 codecs datetime gzip h5py importlib io joblib lzma mmap numpy pandas pathlib PIL.Image polars safetensors "
+    "safetensors.torch scipy.io.wavfile shelve socket sqlite3 sys tarfile torch torch.hub torch.jit urllib.request uuid "
+    "zipfile": "*argv *File FileIO HDFStore Path PosixPath WindowsPath __import__ _getframe connect date datetime eval exec "
+    "from_file fromfile fromregex genfromtxt globals import_module input load* memmap mmap modules open path read read_* "
+    "reload safe_open scan_* socket stdin url* uuid*",
+    "getpass glob numpy.random os os.path platform random scipy.io secrets shutil subprocess time": "[a-z]* Popen",
 }
-"""Attributes that read files or the environment."""
+"""Patterns of names, by modules, of what no code tells: files, the environment, other programs, time, chance."""
 UNTOLD_PARTS = {
     *("__abstractmethods__", "__annotate__", "__annotate_func__", "__annotations__", "__annotations_cache__", "__dict__"),
     *("__doc__", "__firstlineno__", "__module__", "__orig_bases__", "__parameters__", "__qualname__", "__slotnames__"),
-    *("__static_attributes__", "__weakref__", "_abc_impl"),
+    *("__static_attributes__", "__type_params__", "__weakref__", "_abc_impl"),
 }
 """Parts of a class that do not decide what it computes, or that Python keeps for itself."""
 
@@ -54,31 +58,22 @@ class UntoldError(Exception):
 
 def identity(*values: Any) -> str:
     """Identity of values such as a factory and its options; UntoldError where it cannot be told."""
+    teller = _Teller()
     try:
-        return _digest(values)[:24]
+        teller.tell(values)
     except UntoldError:
         raise
-    except RecursionError:
-        raise UntoldError("its values are nested too deeply") from None
-    except Exception as error:  # an object that does not answer ordinary questions
+    except Exception as error:  # an object that does not answer ordinary questions, or one that is nested too deeply
         raise UntoldError(f"{type(error).__name__}: {error}") from error
-
-
-def _digest(value: Any, depth: int = 0) -> str:
-    if depth > 50:
-        raise UntoldError("its sets are nested too deeply")
-    teller = _Teller(depth)
-    teller.tell(value)
-    return teller.hash.hexdigest()
+    return teller.hash.hexdigest()[:24]
 
 
 class _Teller:
     """Writes values into one hash, each with its kind and length; a mutable value that comes again is told by its number."""
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self) -> None:
         self.hash = hashlib.sha256()
-        self.depth = depth
-        self.met: dict[Any, tuple[int, Any]] = {}
+        self.met: dict[int, tuple[int, Any]] = {}
         self.count = 0
 
     def put(self, kind: str, content: str | bytes = b"") -> None:
@@ -91,23 +86,19 @@ class _Teller:
         self.count += 1
         if self.count > MOST:
             raise UntoldError(f"it holds more than {MOST:,} values")
-        how = ATOMS.get(type(value))
-        if how is not None:
-            self.put(type(value).__name__, how(value))
-            return
-        if not isinstance(value, (tuple, frozenset, types.CodeType)) and self._came_before(id(value), value):
-            return
-        self.put(type(value).__name__)
-        fitting = (write for kinds, write in WRITERS if isinstance(value, kinds))
-        (CONTAINERS.get(type(value)) or next(fitting, _Teller.instance))(self, value)
-
-    def _came_before(self, key: Any, value: Any) -> bool:
-        """Whether it was told already, and its number is; the value is kept, so that no other gets its id."""
-        if key in self.met:
-            self.put("met", str(self.met[key][0]))
-            return True
-        self.met[key] = (len(self.met), value)
-        return False
+        _refuse(value)
+        if type(value) in ATOMS:
+            self.put(type(value).__name__, ATOMS[type(value)](value))
+        elif id(value) in self.met:
+            self.put("met", str(self.met[id(value)][0]))
+        elif known := _in_library(value):
+            self.put("library", known)
+        else:
+            if not isinstance(value, (tuple, frozenset, types.CodeType)):
+                self.met[id(value)] = (len(self.met), value)  # kept, so that no other gets its id
+            self.put(type(value).__name__)
+            fitting = (write for kinds, write in WRITERS if isinstance(value, kinds))
+            (CONTAINERS.get(type(value)) or next(fitting, _Teller.instance))(self, value)
 
     def sequence(self, values: Any) -> None:
         """Values in their order."""
@@ -121,7 +112,7 @@ class _Teller:
 
     def collection(self, values: Any) -> None:
         """Values whose order is not their own."""
-        self.sequence(sorted(_digest(value, self.depth + 1) for value in values))
+        self.sequence(sorted(identity(value) for value in values))
 
     def tensor(self, value: torch.Tensor) -> None:
         """Numbers of a tensor, and what else decides what it does."""
@@ -129,12 +120,13 @@ class _Teller:
             data = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
         except (RuntimeError, TypeError, ValueError, NotImplementedError):
             raise UntoldError(f"a {type(value).__name__} without plain numbers") from None
-        self.tell((type(value), str(value.dtype), tuple(value.shape), value.requires_grad, str(value.device), data))
+        form = str((value.dtype, tuple(value.shape), value.requires_grad, value.device))
+        self.tell((type(value), form, data, vars(value)))
 
     def array(self, value: Any) -> None:
         """Numbers of an array."""
         data = value.tolist() if value.dtype.hasobject else value.tobytes()
-        self.tell((type(value), str(value.dtype.descr), value.shape, data))
+        self.tell((type(value), str(value.dtype.descr), value.shape, data, getattr(value, "__dict__", None)))
 
     def code(self, code: types.CodeType) -> None:
         """What a piece of code does, wherever it stands in its file."""
@@ -144,62 +136,46 @@ class _Teller:
 
     def function(self, value: types.FunctionType) -> None:
         """Code of a function, its defaults, its closure, and what it names outside itself."""
-        known = _in_library(value)
-        if known:
-            self.put("library", known)
-            return
         self.code(value.__code__)
         self.tell((value.__defaults__, value.__kwdefaults__, vars(value)))
-        for cell in value.__closure__ or ():
-            with contextlib.suppress(ValueError):  # an empty cell
-                self.tell(cell.cell_contents)
-        space = value.__globals__
-        if _library(str(space.get("__name__"))) is None:
-            self.named(value.__code__, space)
+        names = value.__code__.co_freevars
+        cells = {name: cell.cell_contents for name, cell in zip(names, value.__closure__ or (), strict=True)}
+        if _library(str(value.__globals__.get("__name__"))) is None:
+            self.named(value.__code__, {**vars(builtins), **value.__globals__, **cells})
+        else:
+            self.tell(cells)
 
     def named(self, code: types.CodeType, space: dict[str, Any]) -> None:
-        """Globals and imports that the code of a function of the user's names."""
-        used, attributes, imported = _names(code)
-        untold = sorted((used & DYNAMIC) - space.keys()) + sorted(attributes & READERS)
-        if untold:
-            raise UntoldError(f"what {untold[0]} gives is not in the code")
-        for name in sorted(used):
-            self.put("global", name)
-            if isinstance(space.get(name), types.ModuleType):
-                self.module(space[name], attributes)
-            elif name in space:
-                self.tell(space[name])
-            else:
-                self.put("builtin" if hasattr(builtins, name) else "absent")
-        for name, level in sorted(imported):
-            self.put("import", name)
-            with contextlib.suppress(Exception):  # told as absent
-                self.module(importlib.import_module("." * level + name, space.get("__package__")), attributes)
+        """What the code of a function of the user's names outside itself."""
+        for name, *rest in sorted(_names(code)):
+            self.put("name" if name in space else "absent", name)
+            value = space.get(name)
+            while isinstance(value, types.ModuleType) and rest:
+                known = _library(value.__name__)
+                self.put("attribute", f"{known} {rest[0]}" if known else rest[0])
+                if not known and rest[0] not in vars(value):
+                    raise UntoldError(f"module {value.__name__} has no {rest[0]} yet")
+                value = getattr(value, rest.pop(0), None)
+                if known and not isinstance(value, types.ModuleType):
+                    _refuse(value)
+                    value = None  # of a library, the version is enough
+            self.tell(value)
 
-    def module(self, module: types.ModuleType, names: set[str]) -> None:
-        """Those of the names that a module of the user's has; of a library's, name and version."""
+    def module(self, module: types.ModuleType) -> None:
+        """A module that is handed on: a library's by its version, one of the user's with all that it holds."""
         known = _library(module.__name__)
-        self.put("module", known or "")
-        if known:
-            return
-        for name in sorted(names & vars(module).keys()):
-            value = vars(module)[name]
-            if not self._came_before((id(module), name), module):
+        self.put("module", f"{known} {module.__name__}" if known else "")
+        for name, value in () if known else sorted(vars(module).items()):
+            if name[:2] != "__" and not (isinstance(value, types.ModuleType) and _library(value.__name__)):
                 self.put("attribute", name)
-                if isinstance(value, types.ModuleType):
-                    self.module(value, names)
-                else:
-                    self.tell(value)
+                self.tell(value)
 
     def kind(self, cls: type) -> None:
-        """A class with its bases; a class of a library by its name and version."""
-        known = _in_library(cls)
-        if known or not cls.__flags__ & HEAP:
-            self.put("library", known or f"{cls.__module__}.{cls.__qualname__}")
-            return
+        """A class with its bases; one of compiled code by its name."""
+        self.put("class", "" if cls.__flags__ & HEAP else f"{cls.__module__}.{cls.__qualname__}")
         self.tell((type(cls), cls.__bases__))
         for name, value in sorted(vars(cls).items()):
-            if name not in UNTOLD_PARTS:
+            if name not in UNTOLD_PARTS and cls.__flags__ & HEAP:
                 self.put("part", name)
                 self.tell(value)
 
@@ -214,14 +190,14 @@ class _Teller:
     def instance(self, value: Any) -> None:
         """Any other object: its class, and what it would be restored from after pickling."""
         self.tell(type(value))
-        reduce = copyreg.dispatch_table.get(type(value))
         try:
-            parts: Any = reduce(value) if reduce else value.__reduce_ex__(4)
+            parts = [list(one) if isinstance(one, Iterator) else one for one in _parts(value)]
         except Exception:
             raise UntoldError(f"it holds a {type(value).__name__}") from None
-        self.tell(parts if isinstance(parts, str) else [list(one) if isinstance(one, Iterator) else one for one in parts])
+        self.tell(parts)
         if not _in_library(type(value)):  # pickling may leave out what counts
-            members = [name for cls in type(value).__mro__ for name, one in vars(cls).items() if isinstance(one, SLOT)]
+            slot = types.MemberDescriptorType
+            members = [name for cls in type(value).__mro__ for name, one in vars(cls).items() if isinstance(one, slot)]
             self.tell([getattr(value, "__dict__", None), *(getattr(value, name, None) for name in members)])
             self.tell([base(value) for base in PLAIN if isinstance(value, base)])
 
@@ -231,8 +207,6 @@ HEAP = 1 << 9
 
 PLAIN: tuple[type[Any], ...] = (dict, list, tuple, set, frozenset, str, bytes, int, float)
 """Classes that other classes extend, whose content counts."""
-
-SLOT = types.MemberDescriptorType
 
 ATOMS: dict[type, Callable[[Any], str | bytes]] = {
     **dict.fromkeys((type(None), type(...), type(NotImplemented), bool, range), repr),
@@ -252,7 +226,7 @@ BUILT_IN = (
 WRITERS: list[tuple[Any, Callable[[_Teller, Any], None]]] = [
     (types.FunctionType, _Teller.function),
     (type, _Teller.kind),
-    (types.ModuleType, lambda teller, value: teller.module(value, {name for name in vars(value) if name[:2] != "__"})),
+    (types.ModuleType, _Teller.module),
     (types.CodeType, _Teller.code),
     (types.MethodType, lambda teller, value: teller.tell((value.__func__, value.__self__))),
     (BUILT_IN, _Teller.built_in),
@@ -274,19 +248,50 @@ CONTAINERS: dict[type, Callable[[_Teller, Any], None]] = {
 """How to write a container, by its exact type: one of another class is an instance."""
 
 
-def _names(code: types.CodeType) -> tuple[set[str], set[str], set[tuple[str, int]]]:
-    """Globals, attributes or texts that may be attributes, and imports with their level, in a code and all within it."""
+def _names(code: types.CodeType) -> set[tuple[str, ...]]:
+    """Names from outside a code and all within it, each with the attributes that are taken at once."""
     steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
-    used = {str(step.argval) for step in steps if "GLOBAL" in step.opname or step.opname == "LOAD_NAME"}
-    imported = {
-        (str(step.argval), int(steps[k - 2].argval or 0)) for k, step in enumerate(steps) if step.opname == "IMPORT_NAME"
-    }
-    attributes = {*code.co_names, *(one for one in code.co_consts if isinstance(one, str))}
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            for mine, theirs in zip((used, attributes, imported), _names(inner), strict=True):
-                mine |= theirs  # type: ignore[operator]
-    return used, attributes, imported
+    names = set().union(*(_names(inner) for inner in code.co_consts if isinstance(inner, types.CodeType)))
+    for k, step in enumerate(steps):
+        if step.opname == "IMPORT_NAME":
+            raise UntoldError(f"{code.co_name} imports {step.argval or 'a module'}, which belongs at the top of its file")
+        if "GLOBAL" in step.opname or "DEREF" in step.opname or step.opname == "LOAD_NAME":
+            taken = itertools.takewhile(lambda one: one.opname in ("LOAD_ATTR", "LOAD_METHOD"), steps[k + 1 :])
+            names.add((step.argval, *(one.argval for one in taken)))
+    return {name for name in names if name[0] not in code.co_cellvars}
+
+
+@functools.lru_cache(maxsize=1)
+def _outside(_: int) -> dict[int, tuple[str, Any]]:
+    """By id, all that `OUTSIDE` means in the modules that are loaded (the argument is their number)."""
+    found: dict[int, tuple[str, Any]] = {}
+    for homes, names in OUTSIDE.items():
+        pattern = re.compile("|".join(fnmatch.translate(name) for name in names.split()))
+        for home, module in ((home, sys.modules[home]) for home in homes.split() if home in sys.modules):
+            if home not in ("numpy", "torch"):
+                found[id(module)] = (home, module)
+            for name, value in vars(module).items():
+                own = home == "builtins" or getattr(value, "__module__", "") != "builtins"
+                if own and not isinstance(value, (types.ModuleType, *ATOMS)) and pattern.match(name):
+                    found.setdefault(id(value), (f"{home}.{name}".removeprefix("builtins."), value))
+    return found
+
+
+def _refuse(value: Any) -> None:
+    if id(value) in (outside := _outside(len(sys.modules))):
+        raise UntoldError(f"what {outside[id(value)][0]} gives is not in the code")
+
+
+def _parts(value: Any) -> Any:
+    """What an object would be restored from after pickling; one of Numba's compiled functions by its source."""
+    if type(value).__module__.startswith("numba.") and hasattr(value, "py_func"):
+        return value.py_func, value.targetoptions, None if value._can_compile else str(value.signatures)
+    reduce: Any = copyreg.dispatch_table.get(type(value))
+    parts = reduce(value) if reduce else value.__reduce_ex__(4)
+    if isinstance(parts, str):
+        home = pickle.whichmodule(value, parts)  # type: ignore[attr-defined]
+        parts = (home, parts, _library(home)) if getattr(sys.modules.get(home), parts, None) is value else None
+    return parts
 
 
 def _in_library(value: Any) -> str:
