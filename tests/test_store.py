@@ -189,6 +189,27 @@ def test_runs_that_do_not_fit_leave_no_trace(tmp_path):
         assert store.cells() == []
 
 
+def test_what_another_store_wrote_is_seen_at_once(tmp_path):
+    with open_store(tmp_path) as one, open_store(tmp_path) as other:
+        assert one.missing(cell(), [0, 1]) == [0, 1]
+        other.add(cell(), make([0]), engine="fused", seconds=1.0)
+        assert one.missing(cell(), [0, 1]) == other.missing(cell(), [0, 1]) == [1]
+        one.add(cell(), make([1]), engine="fused", seconds=1.0)
+        assert one.missing(cell(), [0, 1]) == other.missing(cell(), [0, 1]) == []
+
+
+def test_rows_are_read_once_where_nobody_writes(tmp_path, monkeypatch):
+    filled(tmp_path, cells=1)
+    marked = []
+    mark = store_module._mark
+    monkeypatch.setattr(store_module, "_mark", lambda values: marked.append(values) or mark(values))
+    with open_store(tmp_path) as store:
+        assert store.missing(cell(), range(4)) == []
+        assert_same(store.runs(cell(), range(4)), make(range(4)))
+        assert store.seconds(cell(), range(4)) == 1.0
+    assert len(marked) == 5, "a cell and four runs"
+
+
 # Several processes, and kills.
 
 

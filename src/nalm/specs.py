@@ -137,7 +137,7 @@ class Recipe:
         return np.append(steps, self.iterations + 1) if self.snap else steps
 
     def replace(self, **changes: Any) -> Recipe:
-        """A recipe with some values changed; ValueError for a name that no value has."""
+        """A recipe with some values changed; ValueError for an unknown name."""
         known = [f.name for f in dataclasses.fields(self)]
         for name in changes:
             if name not in known:

@@ -104,6 +104,7 @@ class Store:
         self.path = Path(folder) / FILE
         self.version = version
         self._reported: set[str] = set()
+        self._last: tuple[tuple[Any, ...], list[sqlite3.Row]] = (), []
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -188,24 +189,29 @@ class Store:
             self._reported.add(what)
             warnings.warn(f"{self.path}: {what} is damaged and left out", StoreWarning, stacklevel=4)
 
-    def _cell(self, cell: Cell) -> sqlite3.Row | None:
-        """The whole row of a cell, if there is one."""
+    def _knows(self, cell: Cell) -> bool:
+        """Whether there is a whole row of a cell."""
         with self._explained():
             rows = self._connection.execute(f"{SELECT['cells']} WHERE key = ? ORDER BY id", (cell.key,)).fetchall()
-        whole = next((row for row in rows if _whole(row) and row["key"] == cell.key and _described(row)), None)
-        if rows and whole is None:
+        known = any(_whole(row) and row["key"] == cell.key and _described(row) for row in rows)
+        if rows and not known:
             self._report(f"row {rows[0]['id']} of cells")
-        return whole
+        return known
 
     def _rows(self, cell: Cell, engine: str | None) -> list[sqlite3.Row]:
-        """The whole rows of a cell's runs, in order of writing."""
-        found = self._cell(cell)
-        if found is None:
-            return []
+        """The whole rows of a cell's runs, in order of writing; those asked for last are kept until somebody writes."""
+        with self._explained():
+            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        state = (cell.key, engine, version, self._connection.total_changes)
+        if state != self._last[0]:
+            self._last = state, self._read(cell, engine) if self._knows(cell) else []
+        return self._last[1]
+
+    def _read(self, cell: Cell, engine: str | None) -> list[sqlite3.Row]:
         query = f"{SELECT['runs']} WHERE cell = :cell AND (:engine IS NULL OR engine = :engine) ORDER BY id"
         with self._explained():
             rows = self._connection.execute(query, {"cell": cell.key, "engine": engine}).fetchall()
-        width = len(found["steps"])
+        width = 8 * len(cell.recipe.steps)
         whole = [
             row
             for row in rows
@@ -243,7 +249,7 @@ class Store:
         columns = (runs.seeds, runs.status, runs.messages, runs.validation, runs.test, runs.sparsity, runs.weights)
         with self._explained(), self._connection as connection:
             connection.execute("BEGIN IMMEDIATE")
-            if self._cell(cell) is None:
+            if not self._knows(cell):
                 self._insert("cells", (cell.key, cell.to_json(), runs.steps.astype("<i8").tobytes()))
             stored = {seed: row["status"] for seed, row in self._select(cell, engine).items()}
             for seed, status, message, *curves in zip(*columns, strict=True):
@@ -263,13 +269,12 @@ class Store:
             KeyError: Runs are not stored; it names their seeds.
         """
         stored = self._select(cell, engine)
-        found = self._cell(cell)
         absent = [int(seed) for seed in seeds if seed not in stored]
-        if absent or not stored or found is None:
+        if absent or not stored:
             by = "" if engine is None else f" by engine {engine}"
             raise KeyError(f"cell {cell.key} has no stored run{by} of seeds {absent}")
         rows = [stored[seed] for seed in seeds]
-        steps = np.frombuffer(found["steps"], "<i8").astype(np.int64)
+        steps = cell.recipe.steps
 
         def matrix(name: str, width: int) -> NDArray[np.float64]:
             # Eight bytes of 255 are a NaN.
