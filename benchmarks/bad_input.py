@@ -163,6 +163,11 @@ def commands(folder: Path) -> Iterator[list[str]]:
     yield from ([*good, "--target", "period", "--noise", value] for value in NUMBERS)
     yield from ([*good, "--target", "period", "--operations", value] for value in ("", "sin", "add,root"))
     yield from ([*good, "--target", "period", "--max-terms", value] for value in WHOLE)
+    for kind in ("--target", "--time"):
+        yield from ([*good, kind, "period", "--seed", value] for value in WHOLE if value != "0")
+        yield from ([*good, kind, "period", "--features", value] for value in ("", ",", "nothing", "period,nothing"))
+        yield [*good, kind, "period", "--plot", "figure.doc"]
+    yield from ([*good, "--time", value] for value in ("", "nothing", "planet"))
     yield from (["data", value] for value in ("", "cifar"))
     yield ["data", "mnist", "--data-dir", "/dev/null/x"]
     yield from (["speed", "--module", value] for value in ("", "nmuu", "product-fc", "nmu+"))
@@ -205,6 +210,10 @@ def calls() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"benchmark({key}={value!r})", lambda key=key, value=value: nalm.benchmark("nmu", **{key: value})
     for file in ("", "x", "id = 3", "[[[[", "id = 'a'", "id='../x'\ntitle=''\nsource=''", "\0", "a = " + "[" * 5000):
         yield f"experiment {file[:20]!r}", lambda file=file: parse(file, "file")
+    for key in ("restarts", "max_terms", "steps", "seed", "hidden", "l1", "learning_rate"):
+        for value in ("x", [1], float("nan"), -1, *((1.5,) if key not in ("l1", "learning_rate") else ())):
+            more = {} if key in ("restarts", "max_terms", "seed") else {"hidden": 2}
+            yield f"fit_ode({key}={value!r})", lambda more={**more, key: value}: nalm.fit_ode(range(9), range(9), **more)
     for options in ({"colour": 1}, {"in_features": 0}, {"in_features": -1}):
         shape = {"in_features": 2, "out_features": 1, **options}
         yield f"create({options})", lambda shape=shape: nalm.create("nmu", **shape)

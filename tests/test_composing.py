@@ -95,3 +95,18 @@ def test_module_can_be_trained_on():
 def test_what_cannot_be_built_is_refused(expression, inputs, message):
     with pytest.raises(ValueError, match=message):
         nalm.from_sympy(expression, inputs)
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "kind"),
+    [
+        ("a*1e-200*1e-200", torch.float64, "float64"),
+        ("1e6*a", torch.float16, "float16"),
+        ("1e-300*a", torch.float32, "float32"),
+        ("1e300*a", torch.float32, "float32"),
+        ("a**0.00000001", torch.float16, "float16"),
+    ],
+)
+def test_constants_that_the_weights_cannot_hold_are_refused(text, dtype, kind):
+    with pytest.raises(ValueError, match=f"in the range of {kind}"):
+        nalm.from_sympy(text, dtype=dtype)

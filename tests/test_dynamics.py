@@ -238,7 +238,7 @@ GOOD = np.arange(6.0), np.ones((6, 2))
         (*GOOD, {"method": "search", "l1": 1.0}, "belong to method descent"),
         (*GOOD, {"restarts": 0}, "restarts must be at least 1, got 0"),
         (*GOOD, {"hidden": 0}, "hidden must be at least 1, got 0"),
-        (*GOOD, {"l1": -1.0}, "l1 must be a number from 0 up"),
+        (*GOOD, {"l1": -1.0}, "l1 must be at least 0, got -1"),
         (*GOOD, {"optimiser": "sgd"}, "unknown optimiser 'sgd'"),
     ],
 )

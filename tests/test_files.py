@@ -33,6 +33,19 @@ def test_a_link_is_replaced_and_not_followed(tmp_path):
     assert (precious.read_text(), link.read_text(), link.is_symlink()) == ("precious", "new", False)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+def test_a_file_keeps_its_permissions_and_writing_leaves_the_mask_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("other threads would write with this mask"))
+    for mode in (0o600, 0o640, 0o755):
+        (tmp_path / "a").write_text("old")
+        (tmp_path / "a").chmod(mode)
+        files.write(tmp_path / "a", "new")
+        assert (tmp_path / "a").stat().st_mode & 0o777 == mode
+    (tmp_path / "plain").write_text("")
+    files.write(tmp_path / "new", "")
+    assert (tmp_path / "new").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
 def test_contents_reach_the_disk_before_the_name(tmp_path, monkeypatch):
     order = []
     flush, replace = os.fsync, os.replace

@@ -66,6 +66,12 @@ def test_ranges(text):
     one_sentence(lambda: read_range(text))
 
 
+def test_tables_nested_without_end_are_refused():
+    for table in ("settings.x", "setup.recipe", "series"):
+        text = "id = 'a'\ntitle = ''\nsource = ''\nkind = 'exact'\n" + ".".join([table, *["a"] * 2_000]) + " = 1"
+        assert one_sentence(lambda text=text: parse_experiment(text, "file")) is None
+
+
 def test_a_long_range_is_refused():
     for text in ("U[1,2)" + "~0.5" * 50_000, "U[1,2)|" * 50_000, "U[" + "1" * 100_000 + ",2)"):
         assert one_sentence(lambda text=text: parse_range(text)) is None

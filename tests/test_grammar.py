@@ -116,3 +116,13 @@ def test_what_is_no_formula_is_refused_with_its_place(text, message):
 def test_what_is_no_expression_is_refused(expression, inputs, message):
     with pytest.raises(ValueError, match=message):
         nalm.from_sympy(expression, inputs)
+
+
+def test_only_numbers_that_are_raised_at_once_count_for_the_size():
+    for text in ("(1000*a + 1)**500", "(a**10)**100", "((a + 999)**30)**30"):
+        assert read(text).free_symbols == {sp.Symbol("a")}
+    with pytest.raises(ValueError, match="exponents go up to 1,000"):
+        read("(a**100)**600")
+    for text in ("(1000*a)**500", "(sqrt(999)*a)**900", "1000**500*a", "(3*(1000*a)**2)**300"):
+        with pytest.raises(ValueError, match="too large"):
+            read(text)

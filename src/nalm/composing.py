@@ -95,14 +95,16 @@ def _expression(given: Any, symbols: Mapping[str, Any]) -> Any:
     return given
 
 
-def _float(number: Any) -> float:
+def _weight(number: Any, dtype: torch.dtype) -> float:
     """A constant of an expression as the weight that it becomes."""
     try:
         value = float(number)
     except (TypeError, OverflowError):
         value = math.inf
-    if not math.isfinite(value):
-        raise ValueError(f"cannot build with the constant {shown(number)}: weights are real numbers in the range of float64")
+    held = abs(torch.tensor(value, dtype=torch.float64).to(dtype).item())
+    if not math.isfinite(held) or (held == 0 and number != 0):
+        kind = str(dtype).removeprefix("torch.")
+        raise ValueError(f"cannot build with the constant {shown(number)}: weights are real numbers in the range of {kind}")
     return value
 
 
@@ -186,7 +188,7 @@ def _powers(products: Sequence[Product], available: Sequence[Any], dtype: torch.
     layer.real.zero_()
     for row, product in enumerate(products):
         for base, exponent in product:
-            layer.real[row, available.index(base)] = _float(exponent)
+            layer.real[row, available.index(base)] = _weight(exponent, dtype)
     return layer
 
 
@@ -196,5 +198,5 @@ def _weights(sums: Sequence[Sum], products: Sequence[Product], dtype: torch.dtyp
     layer.weight.zero_()
     for row, terms in enumerate(sums):
         for product, coefficient in terms:
-            layer.weight[row, products.index(product)] = _float(coefficient)
+            layer.weight[row, products.index(product)] = _weight(coefficient, dtype)
     return layer

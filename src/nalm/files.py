@@ -13,6 +13,7 @@ import gzip
 import hashlib
 import io
 import os
+import stat
 import tempfile
 import zlib
 from pathlib import Path
@@ -36,7 +37,8 @@ class FileError(ValueError):
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A new file beside `path`, which takes its place at the end of the block if no error was raised.
 
-    Its contents reach the disk before its name does. A symbolic link at `path` is replaced, not followed.
+    Its contents reach the disk before its name does. A symbolic link at `path` is replaced, not followed. Who may read and
+    write an older file may do so with the new one.
     """
     target = Path(path)
     try:
@@ -48,7 +50,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     new = Path(name)
     try:
         yield new
-        os.chmod(new, 0o666 & ~_mask())
+        os.chmod(new, _mode(target))
         _flush(new)
         os.replace(new, target)
         _flush(target.parent)
@@ -136,8 +138,21 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
+def _mode(target: Path) -> int:
+    """Permissions of the file that there is, or those that a new one gets."""
+    try:
+        found = target.lstat().st_mode
+    except FileNotFoundError:
+        return NEW
+    return stat.S_IMODE(found) if stat.S_ISREG(found) else NEW
+
+
 def _mask() -> int:
-    """The process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0)
+    """The process's file mode mask, which can only be read by setting it: not while other threads write."""
+    mask = os.umask(0o077)
     os.umask(mask)
     return mask
+
+
+NEW = 0o666 & ~_mask()
+"""Permissions of a new file."""

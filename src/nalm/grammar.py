@@ -152,14 +152,15 @@ class _Reader:
         return self.checked(sp.Integer(token) if token.isdigit() else sp.Float(token))
 
     def power(self, base: Any, exponent: Any, at: int) -> Any:
-        """A power, if its size can be told to be bearable before it is taken."""
+        """A power, if its size can be told to be bearable before it is taken: SymPy takes that of numbers and factors."""
         self.at = at
         if exponent.is_number:
             if not abs(exponent) <= LARGEST_EXPONENT:
                 self.fail(f"exponents go up to {LARGEST_EXPONENT:,}")
             if base.is_zero and not exponent.is_nonnegative:
                 self.fail("this is a division by zero")
-            bits = max((max(n.p.bit_length(), n.q.bit_length()) for n in base.atoms(sp.Rational)), default=0)
+            taken = base if base.is_number else base.as_independent(*base.free_symbols, as_Add=False)[0]
+            bits = max((max(n.p.bit_length(), n.q.bit_length()) for n in taken.atoms(sp.Rational)), default=0)
             if bits * abs(exponent) > BITS:
                 self.fail("the number is too large")
         elif base.is_number and base.is_Rational and base.p.bit_length() > BITS:

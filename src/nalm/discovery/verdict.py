@@ -73,7 +73,7 @@ class Evidence(ABC):
 
     @abstractmethod
     def is_exact(self) -> bool:
-        """Whether nothing is left over but rounding."""
+        """Whether nothing is left over but rounding; for trajectories, but errors of a solver."""
 
     @abstractmethod
     def is_connected(self) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import minimize
 
+from nalm.checks import finite, whole
 from nalm.dynamics.problems import FAMILIES, Problem, build, parameters_of
 from nalm.native import cores
 
@@ -56,12 +57,10 @@ class Descent:
             raise ValueError(f"unknown model {self.model!r}; there are: {', '.join(FAMILIES)}")
         if self.optimiser not in OPTIMISERS:
             raise ValueError(f"unknown optimiser {self.optimiser!r}; there are: {', '.join(OPTIMISERS)}")
-        for name in ("hidden", "substeps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("l1", "learning_rate", "steps", "polish"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be a number from 0 up, got {getattr(self, name)}")
+        for name, least in (("hidden", 1), ("substeps", 1), ("steps", 0), ("polish", 0)):
+            whole(name, getattr(self, name), least)
+        for name in ("l1", "learning_rate"):
+            finite(name, getattr(self, name), 0)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.polynomial.legendre import legvander
 
 from nalm.discovery import Evidence, chance
-from nalm.dynamics.laws import EXACT, TINY, Judge, LawSystem
+from nalm.dynamics.laws import SOLVER_ACCURACY, TINY, Judge, LawSystem
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,7 +68,7 @@ class SystemEvidence(Evidence):
 
     def is_exact(self) -> bool:
         """To the accuracy of the solver."""
-        return bool((self._sizes < EXACT).all()) and not self.is_idle()
+        return bool((self._sizes < SOLVER_ACCURACY).all()) and not self.is_idle()
 
     def is_idle(self) -> bool:
         """A law without terms."""
@@ -82,7 +82,7 @@ class SystemEvidence(Evidence):
         for times, _ in self.judge.data.pieces:
             own = self._shares[row : row + len(times)]
             row += len(times)
-            if any(_goes_on(column) for column, size in zip(own.T, self._sizes, strict=True) if size >= EXACT):
+            if any(_goes_on(times, column) for column, size in zip(own.T, self._sizes, strict=True) if size >= SOLVER_ACCURACY):
                 return True
         return False
 
@@ -126,10 +126,10 @@ class SystemEvidence(Evidence):
         return False
 
 
-def _goes_on(left: NDArray[np.float64]) -> bool:
+def _goes_on(times: NDArray[np.float64], left: NDArray[np.float64]) -> bool:
     """Whether what is left over at a row says something about the next one, or goes with a polynomial of time."""
     alike = float(np.sum(left[1:] * left[:-1]) / max(np.sum(np.square(left)), 1e-300))
-    basis: NDArray[np.float64] = legvander(np.linspace(-1, 1, len(left)), DEGREE).astype(np.float64)
+    basis: NDArray[np.float64] = legvander(2 * (times - times[0]) / (times[-1] - times[0]) - 1, DEGREE).astype(np.float64)
     return alike > 3 / math.sqrt(len(left)) or chance(left, basis[:, :1], basis[:, 1:]) < RARE
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import sympy as sp
 from matplotlib.figure import Figure
 
+from nalm.checks import whole
 from nalm.composing import from_sympy
 from nalm.discovery import verdict
 from nalm.dynamics.descent import COUNTED, Descent, Run, train_all
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OdeFit", "discover_ode", "fit_ode", "law_of_run"]
 
+MOST_RESTARTS = 10**6
 METHODS = ("auto", "search", "descent")
 TRAINED = "the equations are those of a trained network"
 
@@ -245,9 +247,8 @@ def fit_ode(
     data = read_trajectories(times, states, names, time)
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}; there are: {', '.join(METHODS)}")
-    for name, value in (("restarts", restarts), ("max_terms", max_terms)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
+    restarts, max_terms = whole("restarts", restarts, 1, MOST_RESTARTS), whole("max_terms", max_terms, 1)
+    seed = whole("seed", seed, 0)
     trained = model != "real-npu" or hidden is not None or l1 is not None
     how = Descent(
         model,

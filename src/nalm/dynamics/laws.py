@@ -27,7 +27,7 @@ __all__ = ["Judge", "LawSystem", "shortened"]
 
 TINY = 1e-37
 """Added to magnitudes: zero then has a logarithm, and every other number stays what it is."""
-EXACT = 1e-6
+SOLVER_ACCURACY = 1e-6
 """Error relative to the spread of a state below which all errors are alike: the solver's."""
 BLOWN_UP = 1e3
 """Stands for the relative error where a solution blows up."""
@@ -127,7 +127,7 @@ class Judge:
             self.substeps *= 2
             self._problems.clear()
             finer = self.path(system)
-            if finer is None or float(np.abs((finer - path) / self.spread).max()) < EXACT:
+            if finer is None or float(np.abs((finer - path) / self.spread).max()) < SOLVER_ACCURACY:
                 return
             path = finer
 
@@ -153,7 +153,7 @@ class Judge:
         """Twice the description length: what the system leaves over, as normal noise, and the system itself."""
         squares = np.square(self.missed(system)).mean(0)
         rows = len(self.data.states)
-        return float((rows * np.log(squares + EXACT**2)).sum()) + system.complexity * math.log(rows * len(squares))
+        return float((rows * np.log(squares + SOLVER_ACCURACY**2)).sum()) + system.complexity * math.log(rows * len(squares))
 
     def best_length(self, system: LawSystem) -> float:
         """The same after a fit, as starts that suit one system need not suit another."""
@@ -204,7 +204,7 @@ def shortened(judge: Judge, system: LawSystem) -> LawSystem:
         return system  # nothing to compare with
     best = judge.length(system)
     while True:
-        reach = FAR_OFF * max(judge.error(system), EXACT)
+        reach = FAR_OFF * max(judge.error(system), SOLVER_ACCURACY)
         for simpler in _simpler(judge, system):
             kept = judge.starts
             candidate = judge.fit(simpler.tidy(), 5)

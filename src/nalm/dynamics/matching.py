@@ -15,7 +15,7 @@ import numpy as np
 from scipy.interpolate import make_interp_spline, make_smoothing_spline
 
 from nalm.discovery import Law, Settings, Table, Term, search
-from nalm.dynamics.laws import EXACT, TINY, Judge, LawSystem, shortened
+from nalm.dynamics.laws import SOLVER_ACCURACY, TINY, Judge, LawSystem, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,7 +80,7 @@ def find_law(
         return _fitted(judge, x, slopes, settings, seed + number, on_state if number == 0 else lambda amount: None)
 
     best = fitted([slopes_of(*piece) for piece in data.pieces], 0)
-    if judge.error(best) <= EXACT:
+    if judge.error(best) <= SOLVER_ACCURACY:
         return best, judge
     judge.free_starts = True
     rivals = [shortened(judge, best), fitted([slopes_of(*piece, smooth=True) for piece in data.pieces], 1)]

@@ -249,6 +249,8 @@ def parse(text: str, name: str) -> Experiment:
             schema.study(experiment.kind, experiment.settings_for(budget))
     except ValueError as error:
         raise ValueError(f"{name}: {str(error).removeprefix('the file: ')}") from None
+    except RecursionError:  # dotted keys nest without end
+        raise ValueError(f"{name}: its tables are nested too deeply") from None
     return experiment
 
 
