@@ -465,3 +465,10 @@ def test_columns_with_many_gaps_do_not_stop_a_search_in_time():
     assert remarks == ["left out, for lack of numbers in many rows: note, z"]
     with pytest.raises(ValueError, match=r"at least 4 rows, got 3: 9 of 12 rows were left out, which lack a number in z \(9\)"):
         columns_of(table, "t", ["x", "z"])
+
+
+def test_discover_takes_files_and_one_feature(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("speed [m/s],way\n" + "".join(f"{n},{2 * n}\n" for n in range(1, 21)))
+    found = discover(file, "way", "speed [m/s]")
+    assert str(found).startswith("way = 2*speed [m/s]")

@@ -450,7 +450,7 @@ def discover_command(
     from nalm.figures import ready
 
     if (target is None) == (time is None):
-        raise typer.BadParameter("give --target, the column that a law is to give, or --time, the column of times")
+        raise typer.BadParameter("give either --target, the column that a law is to give, or --time, the column of times")
     table = read_table(file, sep=sep, decimal=decimal, encoding=encoding, sheet=sheet)
     seed, max_terms = whole("--seed", seed, 0, 2**32 - 1), whole("--max-terms", max_terms, 1)
     if plot is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ TOGETHER = 0.99
 """Correlation of two columns from which data hardly tell them apart."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Discovery:
     """What a table says about one of its columns."""
 
@@ -57,6 +58,13 @@ class Discovery:
     """What the data do not say."""
     left_out: list[str] = field(default_factory=list)
     """What of the table was not used, or not as it was written."""
+
+    def __str__(self) -> str:
+        claim = "" if self.found else "    (no law found; the best short description)"
+        remarks = "".join(f"\n- {remark}" for remark in (*self.left_out, *self.remarks))
+        return f"{self.target} = {text(self.formula)}{claim}{remarks}"
+
+    __repr__ = __str__
 
     @property
     def found(self) -> bool:
@@ -117,7 +125,7 @@ class Discovery:
 
 
 def discover(
-    table: pd.DataFrame,
+    table: pd.DataFrame | str | os.PathLike[str],
     target: str,
     features: Sequence[str] | None = None,
     *,
@@ -128,9 +136,9 @@ def discover(
     """Look for the law of a column in the others.
 
     Args:
-        table: one row a measurement.
+        table: one row a measurement; or the file that holds them.
         target: the column that the law is to give.
-        features: the columns that it may use; by default all others that hold numbers.
+        features: the columns that it may use, or one of them; by default all others that hold numbers.
         noise: standard deviation of the target's noise, in its units, or `auto`.
         random_state: seed of the search.
         settings: further parameters of `NALMRegressor`.
@@ -139,7 +147,8 @@ def discover(
     >>> discover(read_table("planets"), "year").formula
     axis**(3/2)
     """
-    table, names, texts, left_out = _numbers(table, target, features)
+    table = read_table(table) if isinstance(table, (str, os.PathLike)) else table
+    table, names, left_out = _numbers(table, target, [features] if isinstance(features, str) else features)
     some = table.dropna(subset=target)
     if len(some) < 2:
         raise ValueError(f"{len(some)} of {len(table)} rows have a number in {target!r}; a law needs at least two")
@@ -166,16 +175,14 @@ def discover(
         outside = float(np.sqrt(np.mean(np.square(missed)))) / (float(np.std(y / unit)) or 1.0)
         columns = np.array([names.index(name) for name in among])
         same = part.law_.widened(columns, len(names)).pattern == model.law_.pattern
-    remarks = texts + _open_questions(x, model, outside, same)
+    remarks = _open_questions(x, model, outside, same)
     law = rounded(model.law_, x.to_numpy(), y.to_numpy())
     formula = shortened(law.expression([sp.Symbol(name, real=True) for name in names]))
     return Discovery(target, model, formula, float(model.error_), outside, same, table, inner, remarks, left_out)
 
 
-def _numbers(
-    table: pd.DataFrame, target: str, features: Sequence[str] | None
-) -> tuple[pd.DataFrame, list[str], list[str], list[str]]:
-    """Columns of numbers, the target last; their names; remarks on columns of text, and on cells that are no numbers."""
+def _numbers(table: pd.DataFrame, target: str, features: Sequence[str] | None) -> tuple[pd.DataFrame, list[str], list[str]]:
+    """Columns of numbers, the target last; their names; remarks on columns of text and on cells that are no numbers."""
     columns = [str(name) for name in table.columns]
     if table.empty:
         raise ValueError("the table has no rows")
@@ -202,7 +209,7 @@ def _numbers(
     numbers = pd.DataFrame({name: cells[name].numbers for name in (*names, target)}, index=table.index)
     remarks = [*table.attrs.get("remarks", []), *(found.remark for found in cells.values() if found.remark)]
     words = [f"column {name} is not made of numbers and was left out" for name in text if not cells[name].remark]
-    return numbers, names, words, remarks
+    return numbers, names, words + remarks
 
 
 def _inner(x: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -235,7 +242,7 @@ def _open_questions(x: pd.DataFrame, model: NALMRegressor, outside: float | None
     if not model.found_:
         remarks.append(f"{model.reason_}: the formula is only a description")
     remarks += [
-        f"{name} has one value only: what it does cannot be told from a coefficient" for name in x if name not in varying
+        f"{name} has one value only: what it does cannot be told from a coefficient" for name in x if x[name].nunique() == 1
     ]
     if model.found_:
         remarks += _summary([name for name in idle if name in searched], "plays no part", "play no part")

@@ -462,6 +462,7 @@ def _register_entry(point: importlib.metadata.EntryPoint) -> None:
 def imported(path: str) -> Any:
     """The class or function at `package.file:Name`; ValueError where there is none."""
     home, _, name = path.partition(":")
+    home = home.removesuffix(".py")
     try:
         return attrgetter(name)(importlib.import_module(home))
     except Exception as error:

@@ -49,7 +49,7 @@ class Result:
     """What a benchmark found: `rows`, one a cell, as in the command line's JSON; and the raw runs behind them."""
 
     rows: list[dict[str, Any]]
-    runs: list[dict[str, Any]]
+    runs: list[dict[str, Any]] = field(repr=False)
     """One dictionary a run."""
     engine: str
     seconds: float

@@ -35,8 +35,8 @@ def integrate(module: nn.Module, start: ArrayLike, times: ArrayLike, *, toleranc
     """
     import torchdiffeq
 
-    first = torch.as_tensor(np.asarray(start, float))
-    clock = torch.as_tensor(np.asarray(times, float))
+    first = torch.from_numpy(np.array(start, float))  # a copy: what is handed in may be read-only
+    clock = torch.from_numpy(np.array(times, float))
     reached = float(clock[0])
 
     def slope(time: Tensor, state: Tensor) -> Any:
