@@ -15,7 +15,7 @@ from importlib.metadata import EntryPoint
 from os import environ as surroundings
 from os import getenv as asked
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 
 import numba
 import numpy as np
@@ -399,7 +399,7 @@ def test_registered_modules_are_told_apart_by_their_code(registered, tmp_path):
     ("arguments", "message"),
     [
         (("nmu", Doubler), "nmu is a module of nalm; choose another name"),
-        (("a+b", Doubler), r"a module's name has letters, .*, got 'a\+b'"),
+        *(((name, Doubler), "a module's name has letters, .* and a letter first, got ") for name in ("a+b", "-x", "..", "")),
         (("mine", Base(2, 1)), "got an instance of Base"),
     ],
 )
@@ -410,6 +410,53 @@ def test_registering_is_refused_in_one_sentence(arguments, message):
         nalm.unregister("nmu")
     with pytest.raises(ValueError, match="has no 'colour'; it has: label"):
         nalm.register("mine", Base, colour=1)
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        *(({key: 5}, f"{key} must be a text, got 5") for key in ("label", "paper", "summary")),
+        *(({key: 5}, f"{key} must be a mapping .*, got 5") for key in ("options", "with_more_inputs", "by_operation")),
+        *(({key: 5}, f"{key} must be a Recipe, .*, got 5|{key} must be a Recipe or .*, got 5") for key in ("recipe", "robust")),
+        ({"recipe": "robust"}, "recipe must be a Recipe or a mapping .*, got 'robust'"),
+        ({"by_operation": {"mul": 5}}, "by_operation of mul must be a mapping .*, got 5"),
+        ({"by_operation": {"mul": {"colour": 5}}}, "a recipe has no value 'colour'"),
+        ({"with_more_inputs": {"iterations": -1}}, "iterations must be at least 0"),
+        ({"options": {"colour": 5}}, "mine has no option 'colour'"),
+        ({"penalty": "banana"}, "unknown penalty 'banana'"),
+        ({"summary": None}, "summary must be a text, got None"),
+    ],
+)
+def test_values_of_a_record_are_checked(record, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        nalm.register("mine", Base, **record)
+    assert "\n" not in str(caught.value)
+    assert "mine" not in nalm.modules()
+
+
+def test_any_mapping_is_a_recipe(registered):
+    nalm.register(registered, Doubler, recipe=MappingProxyType({"penalty": 0.25}), robust=MappingProxyType({}))
+    assert nalm.modules()[registered].recipe.penalty == 0.25
+
+
+def test_installed_packages_leave_names_that_are_there(registered, monkeypatch, caplog):
+    points = [EntryPoint(name, f"{__name__}:{cls}", registry.GROUP) for name, cls in (("doubler", "Base"), ("x", "Doubler"))]
+    monkeypatch.setattr(registry.importlib.metadata, "entry_points", lambda group: [*points, points[1]])
+    registry._register_installed.cache_clear()
+    assert nalm.modules()[registered].cls is Doubler
+    assert [record.message.partition(" (")[0] for record in caplog.records] == [
+        f"module {name} of an installed package" for name in ("doubler", "x")
+    ]
+    nalm.unregister("x")
+
+
+def test_own_modules_take_no_name_of_the_library():
+    for name in ("nmu", "recurrent:frozen", "plain-linear", "nau+nmu"):
+        with pytest.raises(ValueError, match=rf"{re.escape(name)} is a module of nalm; give yours another name"):
+            nalm.benchmark({name: Base}, seeds=1, **FAST)
+    with pytest.raises(ValueError, match="linear is a module of nalm"):
+        nalm.benchmark(type("linear", (Base,), {}), seeds=1, **FAST)
+    assert list(nalm.benchmark({"mine": type("nmu", (Base,), {})}, seeds=1, **FAST).labels) == ["mine"]
 
 
 def test_a_broken_installed_package_gives_one_line(monkeypatch, caplog):

@@ -182,6 +182,14 @@ def test_a_new_threshold_needs_no_training(tmp_path, monkeypatch):
         ({"module": "nmu", "iterations": -1}, "iterations must be at least 0"),
         ({"module": "nmu", "learning_rate": 0}, "learning_rate must be positive"),
         ({"module": "nmu", "penalty_end": 0}, "penalty_end must come after"),
+        ({"module": "nmu", "module_options": 5}, "module_options must be a mapping of names to values, got 5"),
+        ({"module": "nmu", "data": 5}, "data must be a mapping of names to values, got 5"),
+        ({"module": "nmu", "ranges": 5}, "ranges must be a text or a list of texts, got 5"),
+        ({"module": "nmu", "ranges": [5]}, "each range must be a text, got 5"),
+        ({"module": "nmu", "out": 5}, "out must be a folder, got 5"),
+        ({"module": "nmu", "threads": -1}, "threads must be at least 1, got -1"),
+        ({"module": "nmu", "threads": "x"}, "threads must be a whole number, got 'x'"),
+        ({"module": "nmu", "compiled": "no"}, "compiled must be True or False, got 'no'"),
         ({"module": ["nmu", "nmu"]}, "each module may be named once"),
         ({"module": "product-fc", "engine": "fused", "operation": "mul"}, "no kernel for product-fc"),
     ],
@@ -190,6 +198,11 @@ def test_bad_questions_are_refused_in_one_sentence(arguments, message):
     with pytest.raises(ValueError, match=message) as caught:
         benchmark(**arguments)
     assert "\n" not in str(caught.value)
+
+
+def test_one_range_may_be_a_text():
+    (row,) = benchmark(Adder, operation="add", ranges="U[1,2)", seeds=1, **{**FAST, "iterations": 1}).rows
+    assert row["interpolation"] == "U[1,2)"
 
 
 def test_only_names_and_functions_are_modules():

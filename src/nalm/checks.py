@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["built", "finite", "fitting", "known", "like", "literal", "memory", "shown", "whole"]
+__all__ = ["built", "finite", "fitting", "known", "like", "literal", "memory", "of_kind", "shown", "whole"]
 
 LONGEST = 10_000
 """Characters of a value in text."""
@@ -40,6 +40,12 @@ def whole(name: str, value: Any, low: float = -MOST, high: float = MOST) -> int:
         bound = f"at least {low:,}" if number < low else f"at most {high:,}"
         raise ValueError(f"{name} must be {bound}, got {number if abs(number) < MOST else 'a number of 13 digits or more'}")
     return number
+
+
+def of_kind(name: str, value: Any, kinds: type | tuple[type, ...], what: str) -> None:
+    """ValueError for a value that is of none of the kinds."""
+    if not isinstance(value, kinds):
+        raise ValueError(f"{name} must be {what}, got {shown(repr(value))}")
 
 
 def finite(name: str, value: Any, low: float = -math.inf) -> float:

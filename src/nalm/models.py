@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from nalm.registry import ModuleInfo
 
-__all__ = ["Model", "model_of"]
+__all__ = ["Model", "check_own_name", "model_of"]
 
 PARTS: dict[str, tuple[str, dict[str, Any]]] = {"plain-linear": ("linear", {"bias": False})}
 """Layers of stacks that are a registered module with options."""
@@ -61,6 +61,8 @@ class Model:
     """Rule of the initial parameters, if it is not the layers' own: `heim`, that of the NPU paper's large-scale task."""
     untold: str = ""
     """Why it cannot be identified, in which case it has an identity that never comes again."""
+    frozen: bool = False
+    """Whether it is `recurrent:frozen`, the one network of this library that has no layers."""
 
     @property
     def fused(self) -> bool:
@@ -70,7 +72,7 @@ class Model:
     @property
     def registered(self) -> bool:
         """Whether it is made of this library's layers alone."""
-        return self.name == "recurrent:frozen" or (bool(self.parts) and not any(part.own for part in self.parts))
+        return self.frozen or (bool(self.parts) and not any(part.own for part in self.parts))
 
     def recipe_for(self, task: str, operation: str, inputs: int, name: str = "published") -> Recipe:
         """How the papers train it on a task, the default recipe for what they do not; or the `robust` recipe, if it has one."""
@@ -171,7 +173,18 @@ def model_of(
         kept, untold = _identified(own, given)
         return Model(module, network.label, kept, lambda n: _ready(network.build(n), n), network.records, start, untold)
     network.build(2)
-    return Model(module, network.label, tuple(sorted(given.items())), network.build, network.records, start)
+    kept = tuple(sorted(given.items()))
+    return Model(module, network.label, kept, network.build, network.records, start, frozen=network.frozen)
+
+
+def check_own_name(name: str) -> None:
+    """ValueError for a name by which rows would be taken for those of a module or network of this library."""
+    try:
+        network = _Network(name, {}, 2)
+    except ValueError:
+        return
+    if network.frozen or not all(record.own for record in network.records):
+        raise ValueError(f"{name} is a module of nalm; give yours another name, as in {{'my {name}': ...}}")
 
 
 def _own_model(factory: Callable[..., nn.Module], options: Mapping[str, Any]) -> Model:
@@ -256,5 +269,5 @@ class _Network:
         own = {key: value for key, value in self.options.items() if key in record.allowed or len(self.records) == 1}
         layer: Any = record.build(inputs, outputs, **preset, **own)
         if record.own and len(self.records) > 1 and not isinstance(layer, Unit):
-            raise ValueError(f"only a nalm.Unit can be part of a network, and {name} is none")
+            raise ValueError(f"only a nalm.Unit can be part of a network, which {name} is not")
         return layer

@@ -7,6 +7,7 @@ import importlib.metadata
 import inspect
 import logging
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from operator import attrgetter
@@ -16,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from nalm import layers
-from nalm.checks import like
+from nalm.checks import known, like, of_kind
 from nalm.options import LevenbergMarquardt, LogMagnitude, Restarts, Snap
 from nalm.specs import Recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from nalm.layers import Unit
 
@@ -60,6 +61,9 @@ PAPERS = {
 }
 """Where the modules come from, by the key that records use."""
 
+
+PENALTIES = ("discrete", "open-gates", "none")
+"""What penalties measure."""
 
 LONGER: dict[str, Any] = {"iterations": 100_000, "penalty_start": 50_000, "penalty_end": 75_000}
 """The papers train twice as long where there are irrelevant inputs."""
@@ -100,6 +104,19 @@ class ModuleInfo:
     """How it is trained reliably, beyond its paper; none where no recipe was found that helps."""
     own: bool = False
     """Whether it was registered from outside the library; its class may then be any factory of modules."""
+
+    def __post_init__(self) -> None:
+        """Check the kind of every value."""
+        for name in ("label", "paper", "summary"):
+            of_kind(name, getattr(self, name), str, "a text")
+        for name in ("options", "with_more_inputs", "by_operation"):
+            of_kind(name, getattr(self, name), Mapping, "a mapping of names to values")
+        for operation, changes in self.by_operation.items():
+            of_kind(f"by_operation of {operation}", changes, Mapping, "a mapping of names to values")
+        of_kind("recipe", self.recipe, Recipe, "a Recipe or a mapping of what differs from the default one")
+        if self.robust is not None:
+            of_kind("robust", self.robust, Recipe, "a Recipe, a mapping of what differs from the default one, or None")
+        known("penalty", self.penalty, PENALTIES)
 
     def build(self, in_features: int, out_features: int, **options: Any) -> Unit:
         """Build the layer; `options` are those of the class and go before the record's own."""
@@ -416,13 +433,13 @@ def register(name: str, layer: Callable[..., nn.Module], **record: Any) -> None:
     """Make a module of your own known under a name, wherever registry names work, until this process ends.
 
     Args:
-        name: letters, digits, `-`, `_` and `.`; a name of your own that was registered before is replaced.
+        name: a letter, then letters, digits, `-`, `_` and `.`; a name of your own that was registered before is replaced.
         layer: class or function ``(in_features, out_features, **options) -> nn.Module``.
         record: what lists and training use: `label`, `summary`, `paper`, `options` (of the constructor), `recipe` (a `Recipe`
             or a mapping of what differs from the default one), `with_more_inputs`, `by_operation`, `penalty`, `robust`.
     """
-    if not isinstance(name, str) or not re.fullmatch(r"[\w.-]+", name):
-        raise ValueError(f"a module's name has letters, digits, '-', '_' and '.' only, got {name!r}")
+    if not isinstance(name, str) or not re.fullmatch(r"[^\W\d_][\w.-]*", name):
+        raise ValueError(f"a module's name has letters, digits, '-', '_' and '.' only, and a letter first, got {name!r}")
     if name in ("plain-linear", "recurrent", "frozen") or (name in _MODULES and not _MODULES[name].own):
         raise ValueError(f"{name} is a module of nalm; choose another name for your own")
     check_factory(layer)
@@ -431,10 +448,14 @@ def register(name: str, layer: Callable[..., nn.Module], **record: Any) -> None:
             raise ValueError(f"a record of a module has no {key!r}; it has: {', '.join(OWN_FIELDS)}")
     values = {"label": name, "paper": "", "summary": "", "with_more_inputs": {}, **record}
     for key in ("recipe", "robust"):
-        if isinstance(values.get(key), dict):
+        if isinstance(values.get(key), Mapping):
             values[key] = Recipe().replace(**values[key])
     cls: Any = layer
-    _MODULES[name] = ModuleInfo(name=name, cls=cls, own=True, **values)
+    made = ModuleInfo(name=name, cls=cls, own=True, **values)
+    check_options(name, layer, made.options)
+    for operation in ("", *made.by_operation):
+        made.recipe_for(operation, 3)  # refuses what a recipe cannot be
+    _MODULES[name] = made
 
 
 def unregister(name: str) -> None:
@@ -452,6 +473,9 @@ def _register_installed() -> None:
 
 def _register_entry(point: importlib.metadata.EntryPoint) -> None:
     """Register what an installed package offers; where it is broken, one line says so and the rest goes on."""
+    if point.name in _MODULES:
+        log.warning("module %s of an installed package (%s) is left out: there is one of this name", point.name, point.value)
+        return
     try:
         layer = point.load()
         register(point.name, layer, **getattr(layer, "nalm_record", {}))

@@ -8,23 +8,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, groupby
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import nn
 
 from nalm import __version__, exports, metrics, tasks
-from nalm.checks import fitting, shown, whole
+from nalm.checks import fitting, of_kind, shown, whole
 from nalm.engine import fused, lookup, reference
 from nalm.engine.data import Job
 from nalm.learnable import check_learnable
-from nalm.models import Model, model_of
+from nalm.models import Model, check_own_name, model_of
 from nalm.progress import Progress, following
 from nalm.specs import Cell, Runs
 from nalm.store import Store
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -73,7 +73,7 @@ class Result:
         """Validation, test and sparsity error of every run at every logged step, as a pandas frame."""
         return exports.history(self.raw)
 
-    def plot(self, path: str | os.PathLike[str]) -> list[Path]:
+    def plot(self, path: str | PathLike[str]) -> list[Path]:
         """Draw success rate, solved-at step and sparsity error by range; the path may end in .png, .svg, .pdf or .eps."""
         from nalm import figures
 
@@ -118,13 +118,13 @@ def benchmark(
     module: ModuleLike | Sequence[ModuleLike] | Mapping[str, ModuleLike],
     task: str = "single-module",
     operation: str = "mul",
-    ranges: Sequence[str] | None = None,
+    ranges: str | Sequence[str] | None = None,
     seeds: int | Sequence[int] = 25,
     engine: str = "auto",
     *,
     inputs: int | None = None,
     threshold: str | float = 1e-5,
-    out: str | os.PathLike[str] | None = None,
+    out: str | PathLike[str] | None = None,
     module_options: Mapping[str, Any] | None = None,
     data: Mapping[str, Any] | None = None,
     threads: int | None = None,
@@ -144,7 +144,7 @@ def benchmark(
         operation: what is to be learned: add, sub, mul, div, reciprocal, square, sqrt or identity; of `two-step`, add-mul and
             the like; of `logic`, and, or, not, nand, nor, xor, implies, equivalent or majority; of `comparison`, lt, le, gt,
             ge, eq or ne.
-        ranges: training distributions, such as ``U[1,2)`` or ``U[1,2) -> U[2,6)``; by default the papers' nine.
+        ranges: training distributions, such as ``U[1,2)`` or ``U[1,2) -> U[2,6)``, or one; by default the papers' nine.
         seeds: how many (0, 1, ...), or which.
         engine: `fused` (compiled kernels), `torch` (any module), or `auto`: fused where there is a kernel.
         inputs: number of inputs; all that are in no operand are irrelevant. By default as published for the task.
@@ -163,6 +163,12 @@ def benchmark(
     Returns:
         rows, runs and raw results; ``result.plot("figure")`` draws them.
     """
+    of_kind("module_options", module_options or {}, Mapping, "a mapping of names to values")
+    of_kind("data", data or {}, Mapping, "a mapping of names to values")
+    of_kind("ranges", ranges or (), (str, list, tuple), "a text or a list of texts")
+    of_kind("out", out or "", (str, PathLike), "a folder")
+    of_kind("compiled", compiled or False, bool, "True or False")
+    threads = None if threads is None else whole("threads", threads, 1, 1024)
     chosen_task = tasks.task_of(task)
     inputs = chosen_task.inputs if inputs is None else inputs
     if operation not in chosen_task.operations:
@@ -175,7 +181,8 @@ def benchmark(
         raise ValueError(f"{operation} needs at least {least} input{'s' * (least > 1)}, got {inputs}")
     chosen = seeds_of(seeds)
     limit = threshold_of(threshold)
-    pairs = [tasks.read_range(text) for text in (ranges or chosen_task.ranges or tasks.NINE_RANGES)]
+    listed = [ranges] if isinstance(ranges, str) else ranges
+    pairs = [tasks.read_range(text) for text in (listed or chosen_task.ranges or tasks.NINE_RANGES)]
     changed = changed_data(chosen_task, data or {})
     hidden = chosen_task.values(changed).get("hidden", 2)
     chosen_task.spans(inputs, chosen[0], changed, operation)  # refuses spans that do not fit
@@ -229,6 +236,8 @@ def _models_of(
         name = next(name for name in chain([model.name], again) if model.parts or name not in taken)
         taken += [] if model.parts else [name]
         named.append(model if name == model.name else replace(model, name=name, label=name))
+        if not model.parts and not model.frozen:
+            check_own_name(name)
     if not named or len(set(taken)) != len(taken):
         raise ValueError(f"each module may be named once, and one at least, got {', '.join(taken) or 'none'}")
     return named

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nalm.checks import finite, known, whole
+from nalm.checks import finite, known, of_kind, whole
 from nalm.operations import ARITHMETIC, COMPARISONS, LOGIC, TRUTHS, TWO_STEPS, operation_of
 from nalm.sampling import parse
 
@@ -235,6 +235,7 @@ RANGE_SETS = {
 
 def read_range(text: str) -> tuple[str, str]:
     """Training and test distribution, in their normal text form, of ``A`` (paired as in the papers) or of ``A -> B``."""
+    of_kind("each range", text, str, "a text")
     interpolation, arrow, extrapolation = text.partition("->")
     known = str(parse(interpolation))
     if arrow:
