@@ -17,6 +17,7 @@ from nalm import reproduction
 from nalm.dynamics import SYSTEMS, BlowUpError, fit_ode, integrate, read_trajectories
 from nalm.dynamics.comparison import sindy
 from nalm.dynamics.descent import Descent, Run, train, train_all
+from nalm.dynamics.evidence import _goes_on
 from nalm.dynamics.laws import Judge, LawSystem, shortened
 from nalm.dynamics.problems import Problem, build, parameters_of
 from nalm.dynamics.record import keep_run, kept_runs
@@ -393,3 +394,11 @@ def test_sindy_has_the_same_data_and_is_asked_for_by_name(monkeypatch):
     monkeypatch.setitem(sys.modules, "pysindy", None)
     with pytest.raises(ImportError, match=r"pip install 'nalm\[compare\]'"):
         sindy(times, states, ["T"])
+
+
+def test_what_is_left_over_is_compared_with_polynomials_of_time_and_not_of_the_row():
+    late = np.cos(np.pi * np.arange(4, -1, -1) / 5)
+    times = np.concatenate([np.linspace(-1, -0.98, 35), late])  # most rows lie at the start
+    left = 3 * (1 + times) * np.cos(5 * np.arccos(times)) + 0.1 * np.random.default_rng(0).normal(size=40)
+    assert _goes_on(times, left)
+    assert not _goes_on(np.arange(40.0), left)
