@@ -78,6 +78,16 @@ def test_kernels_divide_by_zero_as_layers_do(name, training, generator):
         np.testing.assert_allclose(by_kernel(layer, ROWS, target)[0], y, rtol=1e-11, atol=1e-12)
 
 
+def test_a_row_left_out_by_its_divisor_leaves_a_sum_or_product_as_without_it():
+    layer = nalm.create("sum-or-product", 2, 1).set_solution_("div")
+    x, pulls = torch.tensor([[3.0, 4.0], [1.0, 2.0], [1.0, 0.0]]), []
+    for rows in (x, x[:2]):
+        layer.zero_grad()
+        torch.where(rows[:, 1:] != 0, layer(rows) - 1, 0).square().sum().backward()
+        pulls.append(layer.mul_weight.grad.clone())
+    torch.testing.assert_close(*pulls)
+
+
 @pytest.mark.parametrize("name", [name for name, record in nalm.modules().items() if "div" in record.operations])
 @pytest.mark.parametrize("training", [True, False])
 def test_a_zero_divisor_poisons_no_batch(name, training, generator):

@@ -7,7 +7,10 @@ from scipy.integrate import solve_ivp
 from scipy.special import erf
 
 from nalm import NALMRegressor, fit_ode
-from nalm.discovery import chance
+from nalm.discovery import chance, verdict
+from nalm.dynamics import read_trajectories
+from nalm.dynamics.evidence import SystemEvidence
+from nalm.dynamics.laws import Judge, LawSystem
 
 ROWS = 300
 
@@ -65,6 +68,15 @@ def test_uneven_errors_are_no_noise_of_one_law(rng):
     assert not NALMRegressor(random_state=0, restarts=2).fit(x, y).found_
 
 
+@pytest.mark.parametrize("seed", [1, 3])
+def test_a_fraction_whose_one_makes_no_difference_is_no_law(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(1, 5, (120, 2))
+    y = 3 * x[:, 0] / x[:, 1] ** 2 * (1 + 0.002 * rng.normal(size=120))
+    model = NALMRegressor(operations=("add", "mul", "div"), random_state=seed).fit(x, y)
+    assert not model.found_, model.formula_
+
+
 def test_chance_is_uniform_for_noise_and_small_for_a_trend(rng):
     place = np.linspace(-1, 1, 50)
     taken, basis = np.ones((50, 1)), np.column_stack([place, place**2, place**2])
@@ -99,3 +111,27 @@ def test_states_on_a_line_do_not_tell_one_law_from_another():
     fit = fit_ode(*series(lambda x, y: [x * y - 0.5 * x * y**2, 0.5 * x * y**2 - x * y], (1.0, 3.0), 4.0, 40), restarts=2)
     assert not fit.found
     assert fit.to_json()["reason"] == fit.reason != ""
+
+
+def reason_of(slope, start, products, *rows):
+    """What is said of the best sum of some products for the slope of y, beside that of x, on one accurate trajectory."""
+    times = np.linspace(0, 20, 60)
+    states = solve_ivp(lambda _, u: slope(*u), (0, 20), start, t_eval=times, rtol=1e-10, atol=1e-10).y.T
+    judge = Judge(read_trajectories(times, states, ["x", "y"]))
+    exponents = np.array(products, float)
+    system = LawSystem(exponents, np.array(rows, float), np.zeros(exponents.shape, bool))
+    judge.refine_steps(system)
+    fitted = judge.fit(system)
+    return verdict(SystemEvidence(judge, fitted, judge.path(fitted) - states))
+
+
+def test_a_series_on_a_curve_of_equal_energy_is_no_law():
+    products, motion = [(0, 1), (1, 2), (1, 0), (3, 0)], (1.0, 0, 0, 0)
+    for start in (1.0, 2.0):
+        assert reason_of(lambda x, y: [y, -2 * np.sin(x)], (start, 0), products, motion, (0, -0.1, -1.4, 0.12))
+
+
+def test_three_terms_of_a_true_law_stay_one():
+    products, motion = [(0, 1), (2, 1), (1, 0)], (1.0, 0, 0)
+    reason = reason_of(lambda x, y: [y, 1.5 * (1 - x * x) * y - x], (2.0, 0), products, motion, (1.5, -1.5, -1))
+    assert reason == ""

@@ -44,6 +44,8 @@ RARE, UNEVEN = 1e-3, 1e-5
 DEGREE = 3
 """Of the polynomials of one input that what is left over is compared with."""
 OUTLIER = 5.0
+CLEAR = 3.0
+"""Standard errors that a coefficient above or below a fraction line must be away from zero, and from infinity."""
 PARTED = 0.45
 """Rows above a law and rows below it, each with coefficients of its own, leave six tenths of the error over if it is noise."""
 TRIED = 10
@@ -147,8 +149,8 @@ class TableEvidence(Evidence):
         return few or not table.looks_like_noise(best.law) or _depends_on_inputs(table, best.law) or _parted(table, self.found)
 
     def is_connected(self) -> bool:
-        """Columns that rise and fall together are mentioned by the report; the shortest law is claimed."""
-        return False
+        """A part of a fraction makes no difference; columns that rise and fall together are mentioned by the report alone."""
+        return bool(self._best.law.below) and _has_idle_part(self.table, self._best.law)
 
     def follows_any_curve(self) -> bool:
         """Third roots in sums, many arbitrary numbers, or some in a series of powers of one product; decimal exponents."""
@@ -217,8 +219,7 @@ def _depends_on_inputs(table: Table, law: Law) -> bool:
     some = law.values(table.all_x) != 0
     x, values, root = table.all_x[some], law.values(table.all_x[some]), np.sqrt(table.all_weight[some])[:, None]
     sizes, left = np.abs(values), table.all_y[some] - values
-    even, relative = np.log(np.mean(np.square(left)) + 1e-300), np.log(np.mean(np.square(left / sizes)) + 1e-300)
-    scale = sizes if relative + 2 * np.log(sizes).mean() < even else np.full(len(left), table.scale)
+    scale = _scale_of_noise(table, sizes, left)
     left = left / scale
     left = left.clip(*(OUTLIER * np.sqrt(np.mean(np.square(left))) * np.array([-1, 1])))
     basis, taken = root * _polynomials(x), root / scale[:, None] * _slopes(law, x)
@@ -229,6 +230,29 @@ def _depends_on_inputs(table: Table, law: Law) -> bool:
         return True
     bases = [basis, *(root * _polynomials(column[:, None]) for column in x.T)]
     return min(chance(root[:, 0] * left, taken, one) for one in bases) * len(bases) < RARE
+
+
+def _scale_of_noise(table: Table, sizes: NDArray[np.float64], left: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What the noise of each row is in proportion to: the law, or nothing."""
+    even, relative = np.log(np.mean(np.square(left)) + 1e-300), np.log(np.mean(np.square(left / sizes)) + 1e-300)
+    return sizes if relative + 2 * np.log(sizes).mean() < even else np.full(len(left), table.scale)
+
+
+@np.errstate(all="ignore")
+def _has_idle_part(table: Table, law: Law) -> bool:
+    """Whether a part of a fraction, such as the one below it, is so small that the data do not tell it from zero."""
+    values = law.values(table.all_x)
+    some = values != 0
+    x, values, left = table.all_x[some], values[some], (table.all_y - values)[some]
+    above, below = (np.stack([term.values(x) for term in side], 1) for side in (law.terms, law.below))
+    slopes = np.concatenate([above / above.sum(1, keepdims=True), -below[:, 1:] / below.sum(1, keepdims=True)], 1)
+    share = np.sqrt(table.all_weight[some]) / _scale_of_noise(table, np.abs(values), left)
+    slopes *= float(law.power) * (share * values)[:, None]
+    if not np.isfinite(slopes).all() or len(values) <= slopes.shape[1]:
+        return False
+    _, sizes, turned = np.linalg.svd(slopes, full_matrices=False)
+    effect = 1 / np.sqrt(np.square(turned / sizes[:, None]).sum(0).max())
+    return bool(effect < max(CLEAR * np.sqrt(np.mean(np.square(share * left))), EXACT * math.sqrt(len(values))))
 
 
 def _polynomials(x: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,8 +1,8 @@
 """What time series say for and against a system of equations; `nalm.discovery.verdict` weighs it.
 
 Trajectories differ from tables in two ways. Their errors are often smooth, as those of solvers and instruments are, and a
-spurious term can follow smooth errors. And their states depend on each other: on one line, or where a sum is conserved, several
-equations are equal.
+spurious term can follow smooth errors. And their states depend on each other: on one line, or where a sum or an energy is
+conserved, several equations are equal.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ ACCURACY = 1e-3
 """Share of a state's spread that a term must make a difference of: smaller errors of solvers and instruments are usual."""
 ALIKE = 1e-4
 """Relative difference of slopes below which two laws say the same."""
+NEXT_POWER = 1e-3
+"""The same for a term times a square: true laws of several terms differ by a hundredth from what that makes of them."""
 DEGREE = 6
 """Of the polynomials of time that what is left over is compared with."""
 RARE = 1e-3
@@ -87,7 +89,10 @@ class SystemEvidence(Evidence):
         return False
 
     def is_connected(self) -> bool:
-        """Another sum of at most two products, or the same with one product changed, gives the same slopes and is as short."""
+        """Another sum of at most two products, or the same with one product changed, gives the same slopes and is as short.
+
+        So do terms of a series where an energy is conserved: any other power serves in place of one of them.
+        """
         states, powers = self.judge.data.states, _products(self.law.exponents.shape[1])
         library = _values(states, powers)
         usable = np.isfinite(library).all(0) & (np.abs(library).max(0) < 1e12)
@@ -100,7 +105,9 @@ class SystemEvidence(Evidence):
             cost = sum(_cost(one) for one in self.law.exponents[used])
             if len(used) and _others(library, terms, terms @ row[used], own, (costs, cost)):
                 return True
-        return False
+        return any(
+            _is_replaceable(states + self.left, self.law.exponents[row != 0], row[row != 0]) for row in self.law.coefficients
+        )
 
     def follows_any_curve(self) -> bool:
         """Third roots in sums, three powers of one product, or a term that could be an error of the data."""
@@ -167,13 +174,11 @@ def _others(
 ) -> bool:
     """Whether other products from the library, as cheap, give a slope."""
     each, most = costs
-    bound, count = ALIKE * math.sqrt(np.mean(np.square(slope))), terms.shape[1]
+    count = terms.shape[1]
     others = [number for number in range(library.shape[1]) if number not in own and each[number] <= most]
 
     def same(columns: NDArray[np.float64]) -> bool:
-        scale = np.maximum(np.linalg.norm(columns, axis=0), 1e-300)
-        known, _ = np.linalg.qr(columns / scale)
-        return math.sqrt(np.mean(np.square(slope - known @ (known.T @ slope)))) < bound
+        return _rest(columns, slope) < ALIKE
 
     if any(same(library[:, [one]]) for one in others):
         return True
@@ -183,6 +188,23 @@ def _others(
         return any(same(library[:, pair]) for pair in some)
     changed = (np.column_stack([np.delete(terms, place, 1), library[:, one]]) for place in range(count) for one in others)
     return count > 2 and any(same(columns) for columns in changed)
+
+
+def _rest(columns: NDArray[np.float64], slope: NDArray[np.float64]) -> float:
+    """Share of a slope that other columns leave over."""
+    known, _ = np.linalg.qr(columns / np.maximum(np.linalg.norm(columns, axis=0), 1e-300))
+    return float(np.linalg.norm(slope - known @ (known.T @ slope)) / max(float(np.linalg.norm(slope)), 1e-300))
+
+
+def _is_replaceable(path: NDArray[np.float64], powers: NDArray[np.float64], row: NDArray[np.float64]) -> bool:
+    """Whether one of several terms can give way to one of them times the square of a state, on the path of the law itself."""
+    if len(row) <= 2:
+        return False
+    terms = _values(path, powers)
+    higher = (powers[:, None, :] + 2 * np.eye(powers.shape[1])).reshape(-1, powers.shape[1])
+    others = [column for one, column in zip(higher, _values(path, higher).T, strict=True) if not (one == powers).all(1).any()]
+    changed = (np.column_stack([np.delete(terms, place, 1), other]) for place in range(len(row)) for other in others)
+    return any(np.isfinite(columns).all() and _rest(columns, terms @ row) < NEXT_POWER for columns in changed)
 
 
 def _is_chain(powers: NDArray[np.float64]) -> bool:
