@@ -113,10 +113,11 @@ def test_states_on_a_line_do_not_tell_one_law_from_another():
     assert fit.to_json()["reason"] == fit.reason != ""
 
 
-def reason_of(slope, start, products, *rows):
-    """What is said of the best sum of some products for the slope of y, beside that of x, on one accurate trajectory."""
+def reason_of(slope, start, products, *rows, noise=0.0):
+    """What is said of the best sum of some products for the slope of y, beside that of x, on one trajectory."""
     times = np.linspace(0, 20, 60)
     states = solve_ivp(lambda _, u: slope(*u), (0, 20), start, t_eval=times, rtol=1e-10, atol=1e-10).y.T
+    states += noise * states.std(0) * np.random.default_rng(0).normal(size=states.shape)
     judge = Judge(read_trajectories(times, states, ["x", "y"]))
     exponents = np.array(products, float)
     system = LawSystem(exponents, np.array(rows, float), np.zeros(exponents.shape, bool))
@@ -129,6 +130,8 @@ def test_a_series_on_a_curve_of_equal_energy_is_no_law():
     products, motion = [(0, 1), (1, 2), (1, 0), (3, 0)], (1.0, 0, 0, 0)
     for start in (1.0, 2.0):
         assert reason_of(lambda x, y: [y, -2 * np.sin(x)], (start, 0), products, motion, (0, -0.1, -1.4, 0.12))
+    shorter = reason_of(lambda x, y: [y, -2 * np.sin(x)], (2.0, 0), products[:3], (1, 0, 0), (0, -0.2, -0.92), noise=0.01)
+    assert shorter == "these data do not tell this law from another that is as simple"
 
 
 def test_three_terms_of_a_true_law_stay_one():

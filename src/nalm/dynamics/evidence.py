@@ -31,8 +31,8 @@ ACCURACY = 1e-3
 """Share of a state's spread that a term must make a difference of: smaller errors of solvers and instruments are usual."""
 ALIKE = 1e-4
 """Relative difference of slopes below which two laws say the same."""
-NEXT_POWER = 1e-3
-"""The same for a term times a square: true laws of several terms differ by a hundredth from what that makes of them."""
+NEXT_POWER, MOST = 1e-3, 0.03
+"""The same for a term times a square, and with noise: true laws mostly differ by more from what that makes of them."""
 DEGREE = 6
 """Of the polynomials of time that what is left over is compared with."""
 RARE = 1e-3
@@ -105,9 +105,8 @@ class SystemEvidence(Evidence):
             cost = sum(_cost(one) for one in self.law.exponents[used])
             if len(used) and _others(library, terms, terms @ row[used], own, (costs, cost)):
                 return True
-        return any(
-            _is_replaceable(states + self.left, self.law.exponents[row != 0], row[row != 0]) for row in self.law.coefficients
-        )
+        path, bound = states + self.left, min(max(NEXT_POWER, 3 * float(self._sizes.max())), MOST)
+        return any(_is_replaceable(path, self.law.exponents[row != 0], row[row != 0], bound) for row in self.law.coefficients)
 
     def follows_any_curve(self) -> bool:
         """Third roots in sums, three powers of one product, or a term that could be an error of the data."""
@@ -196,15 +195,15 @@ def _rest(columns: NDArray[np.float64], slope: NDArray[np.float64]) -> float:
     return float(np.linalg.norm(slope - known @ (known.T @ slope)) / max(float(np.linalg.norm(slope)), 1e-300))
 
 
-def _is_replaceable(path: NDArray[np.float64], powers: NDArray[np.float64], row: NDArray[np.float64]) -> bool:
+def _is_replaceable(path: NDArray[np.float64], powers: NDArray[np.float64], row: NDArray[np.float64], bound: float) -> bool:
     """Whether one of several terms can give way to one of them times the square of a state, on the path of the law itself."""
-    if len(row) <= 2:
+    if len(row) < 2:
         return False
     terms = _values(path, powers)
     higher = (powers[:, None, :] + 2 * np.eye(powers.shape[1])).reshape(-1, powers.shape[1])
     others = [column for one, column in zip(higher, _values(path, higher).T, strict=True) if not (one == powers).all(1).any()]
     changed = (np.column_stack([np.delete(terms, place, 1), other]) for place in range(len(row)) for other in others)
-    return any(np.isfinite(columns).all() and _rest(columns, terms @ row) < NEXT_POWER for columns in changed)
+    return any(np.isfinite(columns).all() and _rest(columns, terms @ row) < bound for columns in changed)
 
 
 def _is_chain(powers: NDArray[np.float64]) -> bool:
