@@ -1,11 +1,12 @@
 """How often a law is claimed where there is none: targets that are no arithmetic law, and systems with smooth errors.
 
     python benchmarks/false_claims.py --out DIR                   60 targets at noise 0, 1 and 5 per cent, and ten systems
-    python benchmarks/false_claims.py --set development --out DIR another 120 and eleven, for choosing thresholds
+    python benchmarks/false_claims.py --set development --out DIR another 180 and eleven, for choosing thresholds
     python benchmarks/false_claims.py --systems --out DIR         the systems alone
 
-Thresholds were chosen with the development set alone. Every answer is kept in DIR as it comes, so that a run
-can be resumed as long as the code is the same.
+Thresholds were chosen with the development set alone: 1 of the 531 of its tables that were searched is claimed (version
+0.1.0: 61). The counted targets were judged once, with the rules as they are: 0 of 180 tables are claimed (version 0.1.0: 28).
+Every answer is kept in DIR as it comes, so that a run can be resumed as long as the code is the same.
 An answer about a system is false if `found` is True and the equations are not those that made the data.
 """
 
@@ -52,8 +53,6 @@ DEVELOPMENT = """
 0.1 to 5: log(a)*c; b*exp(-a) + c; a*sin(b); j1(a) + b*c; a*b*tanh(c); erf(a - b) + c; sin(a)/a + b; minimum(a*b, c);
     log(1 + exp(a)) + b; log(a)/log(1 + b); sici(a)*b; where(a > 2.5, b*c, b); c**(a/5); log(a)*log(b); arctan(a/b)*c;
     floor(a) + b*c; a/b + cos(c); where(coin, a*b, c)
-"""
-COUNTED = """
 1 to 2: sin(a*b); exp(a)/b + c; a*log(a*b); tanh(a)*c + b; b*erf(c) + a*c; a**(b/2)*c; where(coin, a/b, b*c);
     exp(-a/2) + b*c; cos(a)*b; a**0.5*log(b + 2); a*sinh(b); minimum(a*b, c + 1); a*exp(-(b - 1)**2); arctan(b)*a + c
 0.5 to 3: a*cos(b/2) + c; erf(a)*b*c; exp(-a*b) + c; log(1 + a + b); gamma(a/2 + 1)*b; j1(a)*c; c*tanh(a*b);
@@ -64,6 +63,19 @@ COUNTED = """
 0.1 to 5: a + log(b)*c; a*b*exp(-c); cos(a)*b + c; j0(a) + b; tanh(a/2)*b + c; erf(a)*c; exp(-a/3)*cos(b);
     maximum(a, b) + c; c/(1 + exp(-a/2)); log(1 + a)*b*c; zeta2(a)*b; where(a > 3, b, c); a**(c/4); sin(b)/b*a;
     arctan(a*b)*c; round(a + b)*c; b*c + sin(2*a); where(coin, a, b*c)
+"""
+COUNTED = """
+1 to 2: sin(a)*c + b; exp(b)*a - c; a*log(b) + c; tanh(a/3)*b/c; erf(a - b)*c; b**(a - 1); where(coin, a*c, b);
+    exp(-a*b/3)*c; cos(a + b)*c; b*log(a)/c; a*cosh(b); maximum(a*b, c**2); b*exp(-(a - 1.5)**2); arctan(a + b)*c
+0.5 to 3: c*cos(a)/b; erf(b/2)*a + c; exp(-a**2/4)*b*c; log(2 + a*b); gamma(b)/a; j1(a*b/2) + c; tanh(a)/b;
+    c/(2 + exp(a)); where(b > 2, a*b, c); a + expi(b/3); log(a)*c + b**2; where(coin, a/c, b*c); sin(a)*cos(b);
+    b*exp(1/a)
+-2 to 2: b*c + sin(a*b); exp(a/2)*b; tanh(2*a)*b + c; erf(b)*c + a; cos(a + b)*c; abs(a - 1)*b + c; a*sin(b/2)*c;
+    arctan(a - b) + c; exp(-b**2)*a + c; where(a > c, b, a*c); sign(a - b)*c; log(5 + a*b)*c; c/(1 + exp(-a - b));
+    ceil(2*a) + b*c
+0.1 to 5: log(a*b)*c; b*exp(-a/2)*c; sin(a)*b*c; j0(a)*b + c; tanh(b)*a + c; erf(a/3) + b*c; exp(-b/2)*sin(a) + c;
+    minimum(a, b)*c; b/(1 + exp(3 - a)); log(2 + a)/b; a + b*zeta2(c); where(c > 1, a*b, a + c); b**(a/6)*c;
+    cos(b)/(1 + a); arctan(a)*b + c; round(b - a)*c; sin(3*b) + a*c; where(coin, a + c, a*c)
 """
 """Targets for each range of the inputs a, b and c; a fourth input plays no part. A coin is one that nobody sees."""
 

@@ -1,5 +1,7 @@
 """What counts as a law: series, mixtures and smooth errors do not, for tables and for equations of motion alike."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import sympy as sp
@@ -7,7 +9,8 @@ from scipy.integrate import solve_ivp
 from scipy.special import erf
 
 from nalm import NALMRegressor, fit_ode
-from nalm.discovery import chance, verdict
+from nalm.discovery import OPERATIONS, Table, TableEvidence, chance, verdict
+from nalm.discovery.fitting import law_of
 from nalm.dynamics import read_trajectories
 from nalm.dynamics.evidence import SystemEvidence
 from nalm.dynamics.laws import Judge, LawSystem
@@ -60,6 +63,40 @@ def test_noisy_laws_are_still_found(function, noise, pattern):
     bare = model.formula_.xreplace({number: sp.Integer(1) for number in model.formula_.atoms(sp.Float)})
     wanted = sp.sympify(pattern, locals={"a": a, "b": b, "c": c})
     assert sp.simplify(bare - wanted) == 0 or np.isclose(float((bare / wanted).subs({a: 2, b: 3, c: 5})), 1, atol=0.05)
+
+
+def judged(function, rows, span=(0.5, 3), noise=0.01):
+    """What is said of the sum of products with these exponents where a function of three inputs made the data."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(*span, (ROWS, 3))
+    table = Table(x, function(*x.T) * (1 + noise * rng.normal(size=ROWS)), np.ones(ROWS), rng)
+    exponents = [[tuple(map(Fraction, one)) for one in some] for some in (rows, [(0, 0, 0)])]
+    law, constant = (law_of(table, some, len(some), Fraction(1), 1) for some in exponents)
+    return verdict(TableEvidence(table, [law, constant], constant, OPERATIONS))
+
+
+LEFT_OVER = "no law of this form explains the data to the noise level"
+
+
+@pytest.mark.parametrize(
+    ("function", "rows"),
+    [
+        (lambda a, b, c: np.floor(a + b) + c, [(1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 0)]),
+        (lambda a, b, c: np.round(a * b) * c, [(1, 1, 1)]),
+    ],
+    ids=["sum", "product"],
+)
+def test_jumps_along_a_sum_or_product_are_seen(function, rows):
+    assert judged(function, rows, (-2, 2)) == LEFT_OVER
+
+
+def test_a_function_in_place_of_a_coefficient_is_seen():
+    assert judged(lambda a, b, c: a * b * (1 + 0.007 * np.sin(2 * c)), [(1, 1, 0)], (-2, 2)) == LEFT_OVER
+
+
+def test_a_line_over_a_decade_is_no_series():
+    assert judged(lambda a, b, c: 1.7 * a * b + 0.2, [(1, 1, 0), (0, 0, 0)]) == ""
+    assert judged(lambda a, b, c: 1.7 * a * b + 9.43, [(1, 1, 0), (0, 0, 0)]) != ""
 
 
 def test_uneven_errors_are_no_noise_of_one_law(rng):

@@ -10,6 +10,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from nalm.discovery.law import Law
@@ -115,18 +117,19 @@ class Table:
         missed = np.square(law.values(self.all_x) - self.all_y)
         return float(np.mean(self.all_weight * missed)) / ((self.noise or 0.0) ** 2 + (EXACT * self.scale) ** 2)
 
-    def looks_like_noise(self, law: Law) -> bool:
+    def looks_like_noise(self, law: Law, along: Sequence[NDArray[np.float64]] = ()) -> bool:
         """Whether what a law leaves over at a row says nothing about the rows next to it, in any pair of its inputs.
 
-        Rows come in an order of their own here: among rows with the same inputs, none may be nearer because its target is.
+        Nor, if other quantities are given, about the rows next to it in one of these. Rows come in an order of their own here:
+        among rows with the same inputs, none may be nearer because its target is.
         """
-        x, y = self.all_x[self._order], self.all_y[self._order]
+        x, y = np.column_stack([self.all_x, *along])[self._order], self.all_y[self._order]
         with np.errstate(all="ignore"):
-            left = (y - law.values(x)) / np.maximum(np.abs(y), 1e-3 * self.scale)
+            left = (y - law.values(self.all_x[self._order])) / np.maximum(np.abs(y), 1e-3 * self.scale)
         ranks = np.argsort(np.argsort(left)) / len(left) - 0.5
         places = np.argsort(np.argsort(x, 0), 0) / len(left)
         columns = range(self.all_x.shape[1])
-        views = [[i] for i in columns] + [[i, j] for i in columns for j in range(i)] + [list(columns)]
+        views = [[i] for i in range(x.shape[1])] + [[i, j] for i in columns for j in range(i)] + [list(columns)]
         worst = 0.0
         for view in views:
             _, near = cKDTree(places[:, view]).query(places[:, view], min(NEIGHBOURS + 1, len(left)))

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +20,7 @@ from scipy.stats import f as f_distribution
 from threadpoolctl import threadpool_limits
 
 from nalm.discovery.fitting import law_of, neighbours
-from nalm.discovery.law import ARBITRARY, ROOTS, Term, coefficient_complexity
+from nalm.discovery.law import ARBITRARY, Term, coefficient_complexity
 from nalm.discovery.table import EXACT
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ PARTED = 0.45
 TRIED = 10
 """Candidates that are tried for such rows."""
 DECADE = 10.0
-"""Over a smaller range, a power with a decimal exponent follows any curve that rises or falls."""
+"""Over a smaller range, a power with a decimal exponent or a third root follows any curve that rises or falls."""
 HIGHEST = 4
 """Largest exponent of a term in a sum that noise leaves uncertain."""
 MOST_NUMBERS = 2
@@ -146,7 +146,8 @@ class TableEvidence(Evidence):
         if self.unseen is not None and self.unseen(best.law):
             return True
         few = rows < FEW_ROWS and best.error > SMALL_ERROR
-        return few or not table.looks_like_noise(best.law) or _depends_on_inputs(table, best.law) or _parted(table, self.found)
+        noise = table.looks_like_noise(best.law, list(_inside(best.law, table.all_x)))
+        return few or not noise or _depends_on_inputs(table, best.law) or _parted(table, self.found)
 
     def is_connected(self) -> bool:
         """A part of a fraction makes no difference; columns that rise and fall together are mentioned by the report alone."""
@@ -158,7 +159,7 @@ class TableEvidence(Evidence):
         if len(law.parts) == 1:
             sizes = np.abs(self.table.all_x)
             narrow = sizes.max(0) < DECADE * sizes.min(0)
-            return any(narrow[i] and e.denominator > ROOTS for i, e in enumerate(law.parts[0].exponents))
+            return any(narrow[i] and e.denominator > 2 for i, e in enumerate(law.parts[0].exponents))
         exponents = [e for term in law.parts for e in term.exponents]
         if any(e.denominator > 2 or abs(e) > HIGHEST for e in exponents):
             return True
@@ -166,7 +167,8 @@ class TableEvidence(Evidence):
             return False
         numbers = sum(coefficient_complexity(term.coefficient) == ARBITRARY for term in law.parts)
         saturates = law.power == 1 and (len(law.terms), len(law.below)) == (1, 2) and law.below[1].coefficient > 0
-        return numbers > MOST_NUMBERS or (numbers >= (1 if law.power != 1 else 2) and not saturates and _is_series(law))
+        series = not saturates and _is_series(law, self.table.all_x)
+        return numbers > MOST_NUMBERS or (numbers >= (1 if law.power != 1 else 2) and series)
 
     @np.errstate(all="ignore")
     def has_rivals(self) -> bool:
@@ -177,7 +179,7 @@ class TableEvidence(Evidence):
         rivals += neighbours(table, best.law, self.operations)
         if any(one.length < best.length + SURE for one in rivals):
             return True
-        least = table.could_be(best) + SURE
+        least = table.could_be(best) + SURE / 2
         return any(length < least for length in _with_functions(table, best.law))
 
 
@@ -189,12 +191,18 @@ def _leads_elsewhere(one: Law, other: Law, x: NDArray[np.float64]) -> bool:
     return bool(np.mean(np.abs(first - second) <= SAME * np.abs(second)) < 0.5)
 
 
-def _is_series(law: Law) -> bool:
-    """Whether terms on one side of a fraction line are powers of one product times the same, as in a Taylor series."""
-    pairs = [pair for side in (law.terms, law.below) for pair in combinations([term.exponents for term in side], 2)]
-    return any(
-        all(p >= q for p, q in zip(*pair, strict=True)) or all(p <= q for p, q in zip(*pair, strict=True)) for pair in pairs
-    )
+def _is_series(law: Law, x: NDArray[np.float64]) -> bool:
+    """Whether terms on one side of a fraction line are powers of one product times the same, as in a Taylor series.
+
+    But a plain sum of two is none if it grows tenfold in units of one of them: no other curve is as straight for so long.
+    """
+    for pair in (pair for side in (law.terms, law.below) for pair in permutations(side, 2)):
+        steps = tuple(p - q for p, q in zip(*(term.exponents for term in pair), strict=True))
+        growth = 1 + Term(pair[0].coefficient / pair[1].coefficient, steps).values(x)
+        long = law.power == 1 and not law.below and 0 <= DECADE * growth.min() <= growth.max()
+        if min(steps) >= 0 and not long:
+            return True
+    return False
 
 
 def chance(left: NDArray[np.float64], taken: NDArray[np.float64], basis: NDArray[np.float64]) -> float:
@@ -211,9 +219,22 @@ def chance(left: NDArray[np.float64], taken: NDArray[np.float64], basis: NDArray
     return float(f_distribution.sf(share / rest.shape[1] / (noise / spare), rest.shape[1], spare))
 
 
-def _depends_on_inputs(table: Table, law: Law) -> bool:
-    """Whether what a law leaves over, or its size, goes with polynomials of the inputs' ranks.
+def _inside(law: Law, x: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+    """What a jump or a wave could go with that the law follows on average: products in its terms, sums of two of these."""
+    yield law.values(x)
+    for term in law.parts:
+        used = [i for i, e in enumerate(term.exponents) if e]
+        for chosen in (some for size in range(2, len(used) + 1) for some in combinations(used, size)):
+            yield Term(1.0, tuple(e if i in chosen else Fraction(0) for i, e in enumerate(term.exponents))).values(x)
+    for one, other in (pair for side in (law.terms, law.below) for pair in combinations(side, 2)):
+        alike = tuple(e if e == f else Fraction(0) for e, f in zip(one.exponents, other.exponents, strict=True))
+        yield (one.values(x) + other.values(x)) / Term(1.0, alike).values(x)
 
+
+def _depends_on_inputs(table: Table, law: Law) -> bool:
+    """Whether what a law leaves over, or its size, goes with polynomials of the inputs' ranks, or these times one of its terms.
+
+    The latter says that the coefficient of the term is none: a function of an input stands in its place.
     Rows in which the law is zero say nothing about noise in proportion to it.
     """
     some = law.values(table.all_x) != 0
@@ -228,7 +249,8 @@ def _depends_on_inputs(table: Table, law: Law) -> bool:
     even_size = root * np.column_stack([np.ones(len(left)), np.log(sizes)])
     if chance(root[:, 0] * np.sqrt(np.abs(left)), even_size, basis) < UNEVEN:
         return True
-    bases = [basis, *(root * _polynomials(column[:, None]) for column in x.T)]
+    alone = [_polynomials(column[:, None]) for column in x.T]
+    bases = [basis, *(root * one for one in alone), *(part[:, None] * one for part in taken.T for one in alone)]
     return min(chance(root[:, 0] * left, taken, one) for one in bases) * len(bases) < RARE
 
 
