@@ -6,9 +6,11 @@ python benchmarks/kill_and_resume.py [--kills 10] [--seeds 25] [--iterations 500
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -31,6 +33,15 @@ def result(arguments: list[str]) -> dict[str, Any]:
     return {name: document[name] for name in ("rows", "runs")}
 
 
+def stored(folder: Path) -> int:
+    """How many runs a store holds."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{folder / 'results.sqlite'}?mode=ro", uri=True)) as connection:
+            return int(connection.execute("SELECT count(*) FROM runs").fetchone()[0])
+    except sqlite3.OperationalError:  # there is none yet, or it is being made
+        return 0
+
+
 def main() -> None:
     """Run undisturbed, then with kills, and compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -42,30 +53,25 @@ def main() -> None:
     chance = random.Random(args.random)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        result(command(folder / "compiled", 1, 1_000))  # compiling is not part of what is timed
-        began = time.perf_counter()
         expected = result(command(folder / "undisturbed", args.seeds, args.iterations))
-        whole = time.perf_counter() - began
-        began = time.perf_counter()
-        result(command(folder / "undisturbed", args.seeds, args.iterations))
-        idle = time.perf_counter() - began
-        print(f"undisturbed: {len(expected['rows'])} rows, {len(expected['runs'])} runs, {whole:.1f} s ({idle:.1f} s idle)")
+        whole = len(expected["runs"])
+        print(f"undisturbed: {len(expected['rows'])} rows, {whole} runs")
         disturbed = command(folder / "disturbed", args.seeds, args.iterations)
-        longest = idle + max(whole - idle, 0) / args.kills
         killed = 0
         while killed < args.kills:
+            before = stored(folder / "disturbed")
+            wanted = before + 1 + int(chance.random() * (whole - before) / (args.kills - killed + 1))
             process = subprocess.Popen(disturbed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            moment = chance.uniform(idle / 2, longest)
-            try:
-                process.wait(moment)
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-                killed += 1
-                print(f"kill {killed} after {moment:.1f} s")
-            else:
-                print(f"ended before it could be killed after {moment:.1f} s")
+            while process.poll() is None and stored(folder / "disturbed") < wanted:
+                time.sleep(0.002)
+            time.sleep(chance.uniform(0, 0.02))  # within the next cell, or while it is written
+            if process.poll() is not None:
+                print("ended before it could be killed")
                 break
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            killed += 1
+            print(f"kill {killed} after {stored(folder / 'disturbed')} runs")
         same = result(disturbed) == expected
     print(f"{killed} kills; resumed result {'equals' if same else 'DIFFERS FROM'} the undisturbed one")
     sys.exit(0 if same and killed else 1)

@@ -266,7 +266,7 @@ def test_discover_with_a_column_of_times(tmp_path):
         (["back.csv", "--time", "minutes"], "times must ascend"),
         (["tea.csv", "--time", "hours"], "no column 'hours'; there are: minutes, T, who"),
         (["tea.csv", "--time", "minutes", "--features", "who"], "holds text"),
-        (["tea.csv"], "give --target"),
+        (["tea.csv"], "give either --target"),
     ):
         failed = command(str(tmp_path / arguments[0]), *arguments[1:])
         assert (failed.returncode, failed.stdout) == (2, "")
