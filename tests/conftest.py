@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from torch import nn
 
 torch.set_num_threads(1)
 
@@ -58,6 +59,17 @@ def draw(parts, shape, generator):
     low = torch.tensor([float(a) for a, _ in parts], dtype=torch.float64)[choice]
     high = torch.tensor([float(b) for _, b in parts], dtype=torch.float64)[choice]
     return low + (high - low) * torch.rand(shape, generator=generator, dtype=torch.float64)
+
+
+class Adder(nn.Module):
+    """A user's module, which only the torch engine can train."""
+
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(out_features, in_features))
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight)
 
 
 @pytest.fixture

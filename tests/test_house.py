@@ -28,6 +28,7 @@ LEVELS = {
     "operations": 0,
     "progress": 0,
     "terminal": 0,
+    "commands": 1,
     "options": 1,
     "vector": 1,
     "layers": 2,

@@ -5,27 +5,14 @@ import signal
 import subprocess
 import sys
 
-import torch
-from torch import nn
-
 import nalm
+from conftest import Adder
 from nalm import reproduction, runner
 from nalm.experiments import parse
 from nalm.store import Store
 
 VALUES = {"iterations": 60, "log_interval": 20, "evaluation_rows": 50, "learning_rate": 0.03}
 RANGES = ["U[1,2)", "U[-2,2)", "U[10,20)", "U[0.1,0.2)"]
-
-
-class Adder(nn.Module):
-    """A user's module, which only the torch engine can train."""
-
-    def __init__(self, in_features, out_features):
-        super().__init__()
-        self.weight = nn.Parameter(torch.rand(out_features, in_features))
-
-    def forward(self, x):
-        return nn.functional.linear(x, self.weight)
 
 
 class Killer:

@@ -7,10 +7,9 @@ import sqlite3
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
 import nalm
+from conftest import Adder
 from nalm.runner import benchmark
 from nalm.specs import Cell, Recipe
 from nalm.store import Store, StoreWarning
@@ -57,17 +56,6 @@ def test_modules_that_solve_all_nine_ranges(module, operation):
 def test_irrelevant_inputs():
     (row,) = benchmark("nau", operation="add", inputs=10, ranges=["U[-2,2)"], seeds=3, iterations=30_000).rows
     assert (row["inputs"], row["success_rate"]) == (10, 1.0)
-
-
-class Adder(nn.Module):
-    """A user's module."""
-
-    def __init__(self, in_features, out_features):
-        super().__init__()
-        self.weight = nn.Parameter(torch.rand(out_features, in_features))
-
-    def forward(self, x):
-        return nn.functional.linear(x, self.weight)
 
 
 def test_user_modules_run_on_the_torch_engine():

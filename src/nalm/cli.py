@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import inspect
 import io
 import json
-import logging
 import os
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from nalm import __version__, terminal
-from nalm.checks import literal, whole
+from nalm.checks import whole
+from nalm.commands import (
+    Json,
+    UsageError,
+    command,
+    complain,
+    module_names,
+    no_output,
+    noise_level,
+    setting,
+    split_names,
+    whole_number,
+)
 from nalm.files import read_text, write, write_table
 from nalm.interrupts import prompt_interrupts, stopped
-from nalm.native import THREADS, cores
-from nalm.progress import progress_bar, show_bars
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from nalm.native import cores
+from nalm.progress import progress_bar
 
 app = typer.Typer(
     name="nalm",
@@ -36,64 +41,6 @@ app = typer.Typer(
 )
 listing = typer.Typer(help="Show what there is.", rich_markup_mode=None)
 app.add_typer(listing, name="list")
-
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""What Typer raises for bad usage; it gives the class no public name."""
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-
-
-def _whole_number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a whole number") from None
-
-
-def command(name: str, home: typer.Typer = app) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a function a command, which takes -v, -q and --threads beside its own options."""
-
-    def made(function: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(function)
-        def run(*, verbose: bool, quiet: bool, threads: int | None, **values: Any) -> None:
-            _settle(verbose, quiet, threads)
-            function(**values)
-
-        taken = [*inspect.signature(function, eval_str=True).parameters.values(), *COMMON]
-        run.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in taken}
-        return home.command(name)(run)
-
-    return made
-
-
-def _common(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-COMMON = (
-    _common("verbose", Annotated[bool, typer.Option("--verbose", "-v", help="Say more about what is being done.")], False),
-    _common("quiet", Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no warnings.")], False),
-    _common(
-        "threads",
-        Annotated[int | None, typer.Option(parser=_whole_number, help="Most threads, or processes; default: all cores.")],
-        None,
-    ),
-)
-"""What every command takes."""
-
-
-def _settle(verbose: bool, quiet: bool, threads: int | None) -> None:
-    """Set how much is said, and how many threads work."""
-    if verbose and quiet:
-        raise typer.BadParameter("-v and -q exclude each other")
-    logging.basicConfig(format="nalm: %(message)s")
-    logging.getLogger("nalm").setLevel(logging.ERROR if quiet else logging.INFO if verbose else logging.WARNING)
-    if quiet:
-        warnings.simplefilter("ignore")
-    show_bars(not quiet)
-    if threads is not None:
-        os.environ[THREADS] = os.environ["OMP_NUM_THREADS"] = str(whole("--threads", threads, 1, 1024))
 
 
 def _show_version(wanted: bool) -> None:
@@ -111,7 +58,7 @@ def _options(
     """Neural Arithmetic Logic Modules: layers that learn exact arithmetic."""
 
 
-@command("modules", listing)
+@command(listing, "modules")
 def list_modules(as_json: Json = False) -> None:
     """Every module: what it can express exactly, for which inputs, and where it comes from."""
     from nalm.registry import PAPERS, modules
@@ -137,7 +84,7 @@ def list_modules(as_json: Json = False) -> None:
     terminal.print_table(headings, lines)
 
 
-@command("tasks", listing)
+@command(listing, "tasks")
 def list_tasks(as_json: Json = False) -> None:
     """Every task that modules can be benchmarked on."""
     from nalm.tasks import TASKS
@@ -145,7 +92,7 @@ def list_tasks(as_json: Json = False) -> None:
     _print_pairs("tasks", {name: task.summary for name, task in TASKS.items()}, as_json)
 
 
-@command("experiments", listing)
+@command(listing, "experiments")
 def list_experiments(as_json: Json = False) -> None:
     """Every published experiment that `nalm reproduce` runs, with the time that it will take on this machine."""
     from nalm.experiments import LEFT_OUT, load_all
@@ -185,7 +132,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-@command("distributions", listing)
+@command(listing, "distributions")
 def list_distributions(as_json: Json = False) -> None:
     """Every form of a range or distribution, by example."""
     from nalm.sampling import FORMS
@@ -201,7 +148,7 @@ def _print_pairs(kind: str, pairs: dict[str, str], as_json: bool) -> None:
         typer.echo(f"{name:20} {text}")
 
 
-@command("bench")
+@command(app, "bench")
 def bench(
     task: Annotated[str, typer.Argument(help="Task; `nalm list tasks` shows them.")],
     module: Annotated[
@@ -212,7 +159,7 @@ def bench(
     ],
     operation: Annotated[str, typer.Option(help="What is learned: add, sub, mul, div...; and, or, xor...; lt, le, eq...")],
     inputs: Annotated[
-        int | None, typer.Option(parser=_whole_number, help="Number of inputs; default: as published for the task.")
+        int | None, typer.Option(parser=whole_number, help="Number of inputs; default: as published for the task.")
     ] = None,
     ranges: Annotated[
         list[str] | None,
@@ -220,8 +167,8 @@ def bench(
             "--range", help='Training range such as "U[1,2)" or "U[1,2) -> U[2,6)"; may be repeated. Default: the nine.'
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(parser=_whole_number, help="Runs a range.")] = 25,
-    iterations: Annotated[int | None, typer.Option(parser=_whole_number, help="Training steps; default: as published.")] = None,
+    seeds: Annotated[int, typer.Option(parser=whole_number, help="Runs a range.")] = 25,
+    iterations: Annotated[int | None, typer.Option(parser=whole_number, help="Training steps; default: as published.")] = None,
     recipe: Annotated[str, typer.Option(help="`published`, or `robust`: reliable training beyond the papers.")] = "published",
     set_values: Annotated[
         list[str] | None, typer.Option("--set", help="A value of the recipe, such as learning_rate=0.01; may be repeated.")
@@ -243,12 +190,12 @@ def bench(
 
     if with_runs and not as_json:
         raise typer.BadParameter("--runs goes with --json")
-    values = dict(_setting(text) for text in set_values or [])
+    values = dict(setting(text) for text in set_values or [])
     if iterations is not None:
         if "iterations" in values:
             raise typer.BadParameter("--iterations and --set iterations=... exclude each other")
         values["iterations"] = iterations
-    names = _modules(module)
+    names = module_names(module)
     with progress_bar() as progress:
         result = benchmark(
             names,
@@ -260,8 +207,8 @@ def bench(
             inputs=inputs,
             threshold=threshold,
             out=out,
-            data=dict(_setting(text, "--data") for text in data or []),
-            module_options=dict(_setting(text, "--option") for text in options or []),
+            data=dict(setting(text, "--data") for text in data or []),
+            module_options=dict(setting(text, "--option") for text in options or []),
             progress=progress,
             recipe=recipe,
             **values,
@@ -285,13 +232,6 @@ def bench(
     _print_bench(result, files)
 
 
-def _setting(text: str, option: str = "--set") -> tuple[str, Any]:
-    name, sign, value = text.partition("=")
-    if not sign:
-        raise typer.BadParameter(f"{option} takes name=value, got {text!r}")
-    return name.strip(), literal(value)
-
-
 def _print_bench(result: Any, files: list[str]) -> None:
     headings = ("module", "range", "runs", "success rate", "solved at (median)", "solved at (mean)", "sparsity error")
     lines = [
@@ -312,13 +252,13 @@ def _print_bench(result: Any, files: list[str]) -> None:
         typer.echo(f"wrote {path}")
 
 
-@command("reproduce")
+@command(app, "reproduce")
 def reproduce_command(
     identity: Annotated[str | None, typer.Argument(metavar="ID", help="Figure or table, such as T:fig5.7.")] = None,
     budget: Annotated[
         str | None, typer.Option(help="quick (about half a minute) or paper (as published); default: quick.")
     ] = None,
-    seeds: Annotated[int | None, typer.Option(parser=_whole_number, help="Runs a condition; default: as budgeted.")] = None,
+    seeds: Annotated[int | None, typer.Option(parser=whole_number, help="Runs a condition; default: as budgeted.")] = None,
     out: Annotated[
         str | None, typer.Option(help="Folder for store, tables and figures; what it holds is not run again.")
     ] = None,
@@ -350,7 +290,7 @@ def reproduce_command(
     reports = []
     with progress_bar() as progress:
         if identity is not None:
-            names = _names(series, "--series") if series is not None else None
+            names = split_names(series, "--series") if series is not None else None
             reports.append(
                 reproduction.reproduce(identity, budget, seeds, out, series=names, data_dir=data_dir, progress=progress)
             )
@@ -428,7 +368,7 @@ def _print_summary(reports: list[Any]) -> None:
     typer.echo(f"{len(reports)} experiments, {total / 60:.0f} minutes")
 
 
-@command("discover")
+@command(app, "discover")
 def discover_command(
     file: Annotated[str, typer.Argument(help="csv, tsv (also .gz), xlsx, parquet, feather or json; or `planets`.")],
     target: Annotated[str | None, typer.Option(help="Column that the law is to give.")] = None,
@@ -436,8 +376,8 @@ def discover_command(
     features: Annotated[str | None, typer.Option(help="Columns that it may use, separated by commas; default: all.")] = None,
     noise: Annotated[str, typer.Option(help="Standard deviation of the target's noise, or `auto`.")] = "auto",
     operations: Annotated[str | None, typer.Option(help="Of add, sub, mul, div, pow; default: all.")] = None,
-    max_terms: Annotated[int, typer.Option(parser=_whole_number, help="Most terms of the formula.")] = 4,
-    seed: Annotated[int, typer.Option(parser=_whole_number, help="Seed of the search.")] = 0,
+    max_terms: Annotated[int, typer.Option(parser=whole_number, help="Most terms of the formula.")] = 4,
+    seed: Annotated[int, typer.Option(parser=whole_number, help="Seed of the search.")] = 0,
     sep: Annotated[str | None, typer.Option(help="What separates cells: a character, `tab` or `space`.")] = None,
     decimal: Annotated[str | None, typer.Option(help="Decimal mark: a point or a comma.")] = None,
     encoding: Annotated[str | None, typer.Option(help="Encoding of a text, such as latin-1.")] = None,
@@ -462,12 +402,12 @@ def discover_command(
         return
     settings: dict[str, Any] = {"max_terms": max_terms}
     if operations is not None:
-        settings["operations"] = tuple(_names(operations, "--operations"))
+        settings["operations"] = tuple(split_names(operations, "--operations"))
     found = discover(
         table,
         str(target),
-        _names(features, "--features") if features is not None else None,
-        noise=noise if noise == "auto" else _positive(noise),
+        split_names(features, "--features") if features is not None else None,
+        noise=noise if noise == "auto" else noise_level(noise),
         random_state=seed,
         **settings,
     )
@@ -493,7 +433,7 @@ def _discover_ode(
 ) -> None:
     from nalm.dynamics import discover_ode
 
-    names = _names(states, "--features") if states is not None else None
+    names = split_names(states, "--features") if states is not None else None
     with progress_bar() as progress:
         found = discover_ode(table, time, names, max_terms=max_terms, seed=seed, progress=progress)
     document = found.to_json()
@@ -508,27 +448,6 @@ def _discover_ode(
     for remark in found.remarks:
         typer.echo(f"- {remark}")
     _draw(found, plot, as_json)
-
-
-def _names(text: str, option: str = "--module") -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise typer.BadParameter(f"{option} needs at least one name, got {text!r}")
-    return names
-
-
-def _modules(text: str) -> list[str]:
-    """Names of modules; what is named by its file is looked for in the current directory too."""
-    if ":" in text:
-        sys.path.insert(0, "")
-    return _names(text)
-
-
-def _positive(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise typer.BadParameter(f"--noise takes auto or a number, got {text!r}") from None
 
 
 def _print_discovery(found: Any) -> None:
@@ -550,7 +469,7 @@ def _print_discovery(found: Any) -> None:
         typer.echo(f"- {remark}")
 
 
-@command("data")
+@command(app, "data")
 def data_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Data set: mnist.")],
     data_dir: Annotated[str | None, typer.Option(help="Folder; default: NALM_DATA, else ./data/mnist.")] = None,
@@ -573,7 +492,7 @@ def data_command(
     )
 
 
-@command("speed")
+@command(app, "speed")
 def speed(
     module: Annotated[
         str | None, typer.Option(help="Names or package.file:Class, separated by commas; default: all with a kernel.")
@@ -584,7 +503,7 @@ def speed(
     from nalm.models import model_of
     from nalm.speed import fused_names, measure
 
-    names = fused_names() if module is None else _modules(module)
+    names = fused_names() if module is None else module_names(module)
     for model in map(model_of, names):
         if model.registered and not model.fused:
             raise typer.BadParameter(f"the fused engine has no kernel for {model.name}; it has: {', '.join(fused_names())}")
@@ -617,37 +536,25 @@ def main() -> None:
     if sys.stderr is None:
         sys.stderr = io.StringIO()
     if sys.stdout is None:
-        sys.exit(_complain("cannot write the output: standard output is closed", 1))
+        sys.exit(complain("cannot write the output: standard output is closed", 1))
     try:
         with prompt_interrupts():
             status = app(standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
         message = getattr(error, "format_message", error.__str__)()
-        status = _complain(f"{message} (nalm --help shows what there is)")
+        status = complain(f"{message} (nalm --help shows what there is)")
     except ValueError as error:
-        status = _complain(str(error))
+        status = complain(str(error))
     except BrokenPipeError:  # whoever read the output has gone
-        status = _no_output()
+        status = no_output()
     except OSError as error:
         if error.filename is not None:
-            status = _complain(f"{error.filename}: {error.strerror}")
+            status = complain(f"{error.filename}: {error.strerror}")
         else:
-            status = _no_output(_complain(f"cannot write the output: {error.strerror}", 1))
+            status = no_output(complain(f"cannot write the output: {error.strerror}", 1))
     except MemoryError:
-        status = _complain("there is not enough memory for this", 1)
+        status = complain("there is not enough memory for this", 1)
     except (typer.Abort, KeyboardInterrupt):
         status = stopped()
     sys.exit(status or 0)
-
-
-def _complain(text: str, status: int = 2) -> int:
-    sys.stderr.write(f"nalm: {' '.join(text.split())}\n")
-    return status
-
-
-def _no_output(status: int = 1) -> int:
-    """Standard output cannot be written: what is left of it goes nowhere, or Python would complain about it at its end."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return status

@@ -118,7 +118,7 @@ class _Teller:
         """Numbers of a tensor, and what else decides what it does."""
         try:
             data = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-        except (RuntimeError, TypeError, ValueError, NotImplementedError):
+        except (RuntimeError, TypeError, ValueError, NotImplementedError):  # PyTorch's words for sparse, fake and the like
             raise UntoldError(f"a {type(value).__name__} without plain numbers") from None
         form = str((value.dtype, tuple(value.shape), value.requires_grad, value.device))
         self.tell((type(value), form, data, vars(value)))
@@ -192,7 +192,7 @@ class _Teller:
         self.tell(type(value))
         try:
             parts = [list(one) if isinstance(one, Iterator) else one for one in _parts(value)]
-        except Exception:
+        except Exception:  # a class may raise anything when it is to be pickled
             raise UntoldError(f"it holds a {type(value).__name__}") from None
         self.tell(parts)
         if not _in_library(type(value)):  # pickling may leave out what counts

@@ -13,7 +13,7 @@ import math
 import time
 import traceback
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -242,7 +242,7 @@ def train(
             raise _UnheardError(error) from error
 
     try:
-        results = _train_all(module, jobs, precision, compiled, alone, tell)
+        results = _train_all(module, jobs, _How(precision, compiled, alone, tell))
     except _UnheardError as unheard:
         raise unheard.args[0] from None
     seconds = (time.perf_counter() - began) / len(jobs)
@@ -250,13 +250,21 @@ def train(
         yield number, runs, seconds
 
 
-def _train_all(
-    module: nn.Module, jobs: Sequence[Job], precision: str, compiled: bool, alone: bool, on_share: Callable[[float], None]
-) -> list[Runs]:
+class _How(NamedTuple):
+    """How runs are trained, and who hears of each share of the work."""
+
+    precision: str
+    compiled: bool
+    alone: bool
+    """Each run by itself, with plain calls."""
+    on_share: Callable[[float], None]
+
+
+def _train_all(module: nn.Module, jobs: Sequence[Job], how: _How) -> list[Runs]:
     said = ""
-    if not alone:
+    if not how.alone:
         try:
-            return _train_seeded(module, jobs, precision, compiled, on_share, alone=False)
+            return _train_seeded(module, jobs, how)
         except PASSING:
             raise
         except Exception as error:
@@ -264,30 +272,30 @@ def _train_all(
     share = 1 / sum(len(job.seeds) for job in jobs)
 
     def advance(part: float) -> None:
-        on_share(part * share if alone else 0.0)
+        how.on_share(part * share if how.alone else 0.0)
 
-    results = [Runs.join([_train_one(module, job, k, precision, advance) for k in range(len(job.seeds))]) for job in jobs]
+    single = _How(how.precision, False, True, advance)
+    results = [Runs.join([_train_one(module, job.only(k), single) for k in range(len(job.seeds))]) for job in jobs]
     if said and any(status != "failed" for runs in results for status in runs.status):
         log.warning("%s was trained run by run, which is slow, after an error: %s", type(module).__name__, said)
     return results
 
 
-def _train_one(module: nn.Module, job: Job, index: int, precision: str, on_share: Callable[[float], None]) -> Runs:
-    """One run by itself."""
-    only = job.only(index)
+def _train_one(module: nn.Module, job: Job, how: _How) -> Runs:
+    """A job of one run."""
     try:
-        return _train_seeded(module, [only], precision, False, on_share, alone=True)[0]
+        return _train_seeded(module, [job], how)[0]
     except PASSING:
         raise
     except Exception as error:
-        return _failed(only, error)
+        return _failed(job, error)
 
 
-def _train_seeded(module: nn.Module, jobs: Sequence[Job], *how: Any, alone: bool) -> list[Runs]:
+def _train_seeded(module: nn.Module, jobs: Sequence[Job], how: _How) -> list[Runs]:
     """Train the jobs; what the module draws follows from the first seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(jobs[0].seeds[0])
-        return (_search if jobs[0].recipe.snap else _train_stack)(module, jobs, *how, alone=alone)
+        return (_search if jobs[0].recipe.snap else _train_stack)(module, jobs, how)
 
 
 def _failed(job: Job, error: Exception) -> Runs:
@@ -305,18 +313,11 @@ def failed_runs(cell: Any, seeds: Sequence[int], error: Exception, parameters: i
     return Runs(kept, cell.recipe.steps, nothing, nothing.copy(), nothing.copy(), weights, status, messages)
 
 
-def _train_stack(
-    module: nn.Module,
-    jobs: Sequence[Job],
-    precision: str,
-    compiled: bool,
-    on_share: Callable[[float], None],
-    *,
-    alone: bool = False,
-) -> list[Runs]:
+def _train_stack(module: nn.Module, jobs: Sequence[Job], how: _How) -> list[Runs]:
     recipe, inputs = jobs[0].recipe, jobs[0].inputs
+    precision = how.precision
     dtype: torch.dtype = getattr(torch, precision)
-    stack = _Stack(module, np.concatenate([job.starts for job in jobs]), dtype, alone=alone)
+    stack = _Stack(module, np.concatenate([job.starts for job in jobs]), dtype, alone=how.alone)
     starts = np.concatenate([job.starts for job in jobs])
     seeds = np.concatenate([job.seeds for job in jobs]).astype(np.int64)
     spans = np.concatenate([job.spans for job in jobs])
@@ -340,7 +341,7 @@ def _train_stack(
     rules = [training.Reinitialisation() for _ in range(runs)] if recipe.reinitialise else []
     attempts = np.zeros(runs, int)
     pull = _gradient_function(stack, recipe)
-    if compiled:
+    if how.compiled:
         torch.compiler.reset()
         pull = torch.compile(pull)
     stack.view.train()
@@ -378,7 +379,7 @@ def _train_stack(
             if rule.due(step, float(last_error[run])):
                 attempts[run] = (attempts[run] + 1) % starts.shape[1]
                 stack.restart(run, starts[run, attempts[run]])
-        on_share(1 / (recipe.iterations + 1))
+        how.on_share(1 / (recipe.iterations + 1))
     weights = stack.flat().double().numpy()
     alive &= np.isfinite(weights).all(1)
     return [
@@ -396,15 +397,7 @@ def _train_stack(
     ]
 
 
-def _search(
-    module: nn.Module,
-    jobs: Sequence[Job],
-    precision: str,
-    compiled: bool,
-    on_share: Callable[[float], None],
-    *,
-    alone: bool = False,
-) -> list[Runs]:
+def _search(module: nn.Module, jobs: Sequence[Job], how: _How) -> list[Runs]:
     """Train all runs from one start after the other, those together that have no verified solution yet."""
     recipe = jobs[0].recipe
     plain = recipe.replace(snap=None, restarts=None, solver=None)
@@ -420,14 +413,14 @@ def _search(
             starts = [
                 replace(job.only(s.index), recipe=plain.replace(loss=loss), starts=s.start[None, None]) for job, s in pending
             ]
-            results = _train_stack(module, starts, precision, compiled, lambda share: None, alone=alone)
+            results = _train_stack(module, starts, how._replace(on_share=lambda share: None))
             trained = [result.weights[0] for result in results]
             for (_, search), result in zip(pending, results, strict=True):
                 curves[id(search)] = np.stack([result.validation, result.test, result.sparsity])[:, 0]
         for (_, search), p in zip(pending, trained, strict=True):
             search.offer(p)
             search.close(p)
-        on_share(sum(search.done for _, search in pending) / len(runs))
+        how.on_share(sum(search.done for _, search in pending) / len(runs))
     once = not (recipe.solver or recipe.restarts)
     return [Runs.join([search.runs(curves[id(search)] if once else None) for search in part]) for part in searches]
 
